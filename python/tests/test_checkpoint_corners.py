@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import datetime
 import enum
+import errno
 import os
 import signal
 import sys
@@ -148,6 +149,25 @@ def test_what_a_killed_save_left_in_a_folder_of_its_own_goes_with_the_old_checkp
     assert checkpoint.retain(tmp_path, 1) == []
     assert sorted(os.listdir(tmp_path)) == ["a stranger's", "elsewhere", "goes on", "good"]
     assert os.listdir(tmp_path / "a stranger's") == ["train.data"]
+
+
+@pytest.mark.parametrize("module, name, unread, removed", [(retention, "read_layout", "step-3", "step-1"),
+                                                           (verifying, "content_of", "step-1", "step-2")])
+def test_what_cannot_be_read_for_a_moment_is_not_removed(tmp_path, monkeypatch, module, name, unread, removed):
+    """It may be the newest one, or the newest that was verified."""
+    for number in (1, 2, 3):
+        checkpoint.save({"a": number}, tmp_path / f"step-{number}")
+    if module is verifying:
+        checkpoint.verify(tmp_path / unread)
+    real = getattr(module, name)
+
+    def read(path, *more):
+        if unread in path.parts:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return real(path, *more)
+
+    monkeypatch.setattr(module, name, read)
+    assert checkpoint.retain(tmp_path, 1) == [tmp_path / removed]
 
 
 def test_a_link_to_the_newest_checkpoint_is_no_checkpoint_more_and_none_less(tmp_path):

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from penstock.checkpoint.ids import order_of
@@ -20,7 +20,10 @@ from penstock.checkpoint.verifying import is_verified
 log = logging.getLogger("penstock.checkpoint")
 
 
-def _known(root: Path) -> list[tuple[Path, Layout]]:
+Known = list[tuple[Path, Layout]]
+
+
+def _known(root: Path) -> Known:
     """The checkpoints in a folder, oldest first, with their summaries. Skips other folders and damaged checkpoints."""
     found = []
     for place in root.iterdir() if root.is_dir() else ():
@@ -51,16 +54,31 @@ def whole(root: str | os.PathLike[str]) -> list[Path]:
     return [place for place, _ in _known(Path(root))]
 
 
-def is_readable(place: Path) -> bool:
-    """Whether its whole description is valid. Not checked for every checkpoint, since it takes memory."""
+def is_readable(place: Path) -> bool | None:
+    """Whether its whole description is valid; None where the system does not let it be read. Not checked for every
+    checkpoint, since it takes memory."""
     try:
         read_layout(place)
         return True
     except CheckpointError as error:
         log.warning("passed over: %s", str(error))  # As text: the error object keeps the read bytes alive.
-    except OSError:
+    except FileNotFoundError:
         pass  # Another process removes it at the same time.
+    except OSError:
+        return None
     return False
+
+
+def _newest(found: Known, count: int, ask: Callable[[Path, Layout], bool | None]) -> set[Path]:
+    """The newest of which the answer is true, and before them those without an answer: one may be the newest of all."""
+    answers = ((place, answer) for place, layout in reversed(found) if (answer := ask(place, layout)) is not False)
+    kept: set[Path] = set()
+    for place, answer in answers:
+        kept.add(place)
+        count -= answer is True
+        if count == 0:
+            break
+    return kept
 
 
 def retain(root: str | os.PathLike[str], keep: int) -> list[Path]:
@@ -72,9 +90,7 @@ def retain(root: str | os.PathLike[str], keep: int) -> list[Path]:
     sweep_all(Path(root))
     found = [each for each in _known(Path(root)) if not each[0].is_symlink()]
     sweep_empty(Path(root), [place for place, _ in found])
-    readable = (place for place, _ in reversed(found) if is_readable(place))
-    kept = set(itertools.islice(readable, keep))
-    kept |= set([place for place, layout in found if is_verified(place, layout)][-1:])
+    kept = _newest(found, keep, lambda place, _: is_readable(place)) | _newest(found, 1, is_verified)
     gone = []
     for place, layout in found:
         # If another process removes it at the same time, or it is invalid.

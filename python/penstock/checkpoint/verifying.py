@@ -82,9 +82,12 @@ def check_sums(folder: Path, name: str, extent: Extent, at: int, sums: list[int]
                                   "older checkpoint")
 
 
-def is_verified(folder: Path, layout: Layout) -> bool:
+def is_verified(folder: Path, layout: Layout) -> bool | None:
+    """None where the system does not let it be known."""
     try:
         said = json.loads(content_of(folder / VERIFIED, VERIFIED_BYTES_MAX))
-    except (OSError, ValueError, RecursionError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return False
+    except OSError:
+        return None
     return isinstance(said, dict) and said.get("save_id") == layout.save_id
