@@ -60,15 +60,25 @@ class Threads:
         self.begun: list[bool] = []
         self.ended: list[bool] = []
         self._end = End()
+        self._given: list[weakref.ref[deque[Callable[[], None]]]] = []  # Gone with its thread.
 
     def start(self, call: Callable[[], None]) -> None:
-        start_new_thread(self._run, ([call],))
+        calls = deque([call])
+        start_new_thread(self._run, (calls,))
+        self._given.append(weakref.ref(calls))
 
     def wait(self, count: int = 0, timeout: float | None = None) -> bool:
         """Waits until so many have ended, and all that have begun; False after so many seconds."""
-        return self._end.wait(lambda: len(self.ended) >= max(count, len(self.begun)), timeout)
+        def is_over() -> bool:
+            least = max(count, len(self.begun))
+            if len(self.ended) >= least:
+                return True
+            # A thread that finds no memory for its first call says nothing.
+            return len(self._given) >= least and all(each() is None for each in self._given)
 
-    def _run(self, calls: list[Callable[[], None]]) -> None:
+        return self._end.wait(is_over, timeout)
+
+    def _run(self, calls: deque[Callable[[], None]]) -> None:
         """Lets go of the call, and of all that it refers to, before it tells the end: who waits may end the program."""
         self.begun.append(True)
         try:
@@ -109,6 +119,7 @@ def for_each(work: Callable[[Thing], None], things: Iterable[Thing], most: int) 
         for _ in range(count):
             threads.start(work_on)
         threads.wait(count)
+        work_on()  # What is left where no thread found the memory to begin.
     except BaseException as error:
         fail(-1, error)
         threads.wait()
@@ -140,12 +151,14 @@ class Later(Generic[Result]):
         return self._threads.wait(1, timeout)
 
     def done(self) -> bool:
-        return len(self._threads.ended) == 1
+        return self.wait(0)
 
     def error(self) -> BaseException | None:
         """Waits for its end, and returns what it raised."""
         self.wait()
         _open.discard(self)
+        if self._error is None and not self._results:
+            self._error = MemoryError("its thread found no memory to begin")
         return self._error
 
     def result(self, timeout: float | None = None) -> Result:

@@ -14,6 +14,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
+from penstock import threads
 from penstock.threads import Future, Later, Pool, for_each, wait
 
 
@@ -27,6 +28,30 @@ def test_each_is_worked_on_once_and_all_have_ended_when_it_returns():
 
 def test_nothing_to_do_is_done():
     for_each(lambda _: pytest.fail("called"), [], 0)
+
+
+def without_memory(monkeypatch):
+    """Threads are made, and find none for their first call: Python says so on stderr, and to nobody else."""
+    monkeypatch.setattr(threads, "start_new_thread", lambda call, given: 1)
+
+
+def test_what_no_thread_finds_the_memory_for_is_done_by_the_caller(monkeypatch):
+    without_memory(monkeypatch)
+    seen = []
+
+    for_each(seen.append, range(5), 3)
+
+    assert seen == [0, 1, 2, 3, 4]
+
+
+def test_a_call_whose_thread_finds_no_memory_fails_with_that(monkeypatch):
+    without_memory(monkeypatch)
+
+    later = Later(lambda: pytest.fail("called"))
+
+    assert later.done()
+    with pytest.raises(MemoryError, match="to begin"):
+        later.result()
 
 
 def test_the_failure_nearest_to_the_first_is_raised_whichever_came_first():
