@@ -30,6 +30,8 @@ constexpr unsigned kFileSlots = 16;
 constexpr int kStallsMax = 10'000;
 // The user_data of the completion that tells of a slot's release; operations have smaller numbers.
 constexpr std::uint64_t kReleased = std::uint64_t{1} << 32;
+// Completions of operations have how often their index was used before, so that one that comes twice is of none.
+constexpr std::uint64_t kTurn = std::uint64_t{1} << 33;
 constexpr int kReleaseSecondsMax = 10;
 
 // Set-up flags, best first. A kernel that does not know one answers EINVAL, and the next row is tried. Rings pass from
@@ -77,7 +79,7 @@ int perform_blocking(const RingOp& op) {
 }  // namespace
 
 UringRing::UringRing(unsigned depth)
-    : Ring(this), ring_(std::make_unique<io_uring>()), ops_(depth), files_(kFileSlots, -1),
+    : Ring(this), ring_(std::make_unique<io_uring>()), ops_(depth), turns_(depth), files_(kFileSlots, -1),
       submit_max_(std::clamp(depth / 8, kSubmitMin, kSubmitMax)) {
   for (unsigned i = depth; i > 0; --i) unused_.push_back(i - 1);
 }
@@ -151,7 +153,7 @@ void UringRing::push(const RingOp& op) {
   }
   if (op.fixed_file >= 0) entry->flags |= IOSQE_FIXED_FILE;
   if (op.is_durable) entry->rw_flags = RWF_DSYNC;
-  entry->user_data = index;
+  entry->user_data = turns_[index] | index;
   ++in_flight_;
   // The next call reports a failure.
   if (++unsubmitted_ >= submit_max_) (void)submit();
@@ -172,10 +174,16 @@ Status UringRing::submit_and_wait(unsigned least) {
   return success();
 }
 
-RingCompletion UringRing::complete(std::uint64_t index, int result) {
-  PENSTOCK_INVARIANT(index < ops_.size());
+bool UringRing::is_under_way(std::uint64_t data) const {
+  const auto index = static_cast<std::uint32_t>(data);
+  return index < ops_.size() && data == (turns_[index] | index);
+}
+
+RingCompletion UringRing::complete(std::uint64_t data, int result) {
+  const auto index = static_cast<std::uint32_t>(data);
   const RingOp op = ops_[index];
-  unused_.push_back(static_cast<std::uint32_t>(index));
+  turns_[index] += kTurn;
+  unused_.push_back(index);
   --in_flight_;
   if (op.slot < 0 && is_for_another_try(result)) result = perform_blocking(op);
   return {op.tag, result};
@@ -189,7 +197,7 @@ Result<unsigned> UringRing::reap(std::span<RingCompletion> completions, bool wai
     unsigned count = 0;
     io_uring_cqe* entry = nullptr;
     while (count < completions.size() && ::io_uring_peek_cqe(ring_.get(), &entry) == 0) {
-      completions[count++] = complete(entry->user_data, entry->res);
+      if (is_under_way(entry->user_data)) completions[count++] = complete(entry->user_data, entry->res);
       ::io_uring_cqe_seen(ring_.get(), entry);
     }
     if (count > 0 || !wait) return count;

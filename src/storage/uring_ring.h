@@ -45,12 +45,14 @@ class UringRing final : public Ring, private DmabufSlots {
   Status wait_for_release(unsigned slot);
   Status submit_and_wait(unsigned least);
   int fixed_memory(const RingOp& op) const;
-  RingCompletion complete(std::uint64_t index, int result);
+  bool is_under_way(std::uint64_t data) const;
+  RingCompletion complete(std::uint64_t data, int result);
   bool owns_its_descriptor() const;
   void drop_memory();
 
   std::unique_ptr<io_uring> ring_;
-  std::vector<RingOp> ops_;            // Operations in flight, by index; the index is the kernel's user_data.
+  std::vector<RingOp> ops_;            // Operations in flight, by index.
+  std::vector<std::uint64_t> turns_;   // How often each index was used, which the kernel's user_data has above it.
   std::vector<std::uint32_t> unused_;  // Indexes of ops_ that are free.
   std::vector<int> files_;             // Registered descriptors by fixed number; -1 where free.
   bool files_registered_ = false;
