@@ -135,18 +135,20 @@ void Asked::take_back() {
 bool Asked::has_errors_since() const { return handle_->file->all_errors() != errors_before_; }
 
 void Asked::judge_status(const penstock_status& status, const penstock_report& report) const {
+  const auto is = [&](int code) { return status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == code; };
+  if (is(PENSTOCK_CANCELED) != is_canceled)
+    scheduler().fail("a request ends as canceled that was not, or otherwise though it was");
   if (report.bytes > size_) scheduler().fail("more bytes are told than were asked for");
   if (report.direct_bytes + report.cached_bytes != report.bytes) scheduler().fail("a report's bytes do not add up");
   if (status.code == 0) {
     if (is_write_ && report.bytes != size_) scheduler().fail("a write succeeded without all of its bytes");
     return;
   }
-  const auto is = [&](int code) { return status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == code; };
   const bool is_fault = status.domain == PENSTOCK_DOMAIN_OS && (status.code == EIO || status.code == ENOSPC);
   if (is_fault && has_errors_since()) return require_failure_before_end(first_ + report.bytes);
   if (is(PENSTOCK_NO_PROGRESS) && disk().weather[static_cast<std::size_t>(Fault::cut_short)] != 0) return;
-  if (is(PENSTOCK_CANCELED) && may_be_canceled && report.bytes == 0) return;
-  if (is(PENSTOCK_TIMED_OUT) && may_be_late && report.bytes == 0) return;
+  if (is_canceled && report.bytes == 0) return;
+  if (is(PENSTOCK_TIMED_OUT) && may_be_late && scheduler().now() >= request.deadline_ns && report.bytes == 0) return;
   if (is(PENSTOCK_CLOSED) && may_be_closed) return;
   if (is(PENSTOCK_OUT_OF_MEMORY) && scheduler().refuses_threads() && report.bytes == 0) return;
   scheduler().fail(("an error that nothing explains: " + text_of(status)).c_str());

@@ -66,8 +66,9 @@ class Asked {
   // Fails the run where the answer is wrong.
   void end(const penstock_status& status, const penstock_report& report, Sums& sums);
 
-  Request request;  // Of penstock.h; its cookie, deadline and stream are the caller's.
-  bool may_be_canceled = false, may_be_late = false, may_be_closed = false;
+  Request request;           // Of penstock.h; its cookie, deadline and stream are the caller's.
+  bool is_canceled = false;  // It must end so, and else must not.
+  bool may_be_late = false, may_be_closed = false;
 
  private:
   bool start(Random& random, const Place& place, bool is_write);

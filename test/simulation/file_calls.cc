@@ -202,7 +202,7 @@ int fallocate(int fd, int mode, off_t offset, off_t size) {
   if (open == nullptr) return really(fd, mode, offset, size);
   if ((mode & FALLOC_FL_KEEP_SIZE) == 0) scheduler().fail("the library changes a file's size");
   scheduler().point(Call::file);
-  if (scheduler().random().one_in(4)) return errno = ENOSPC, -1;
+  if (disk().refuses(4)) return errno = ENOSPC, -1;
   return really(fd, mode, offset, size);
 }
 

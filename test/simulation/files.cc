@@ -20,7 +20,7 @@ namespace {
 
 using stress::stamp_range;
 
-constexpr Nanoseconds kMicrosecond = 1000;
+constexpr Nanoseconds kMicrosecond = 1000, kSecond = 1'000'000'000;
 constexpr long kXfs = 0x58465342, kBtrfs = 0x9123683e;
 
 std::size_t bytes_of(std::span<const iovec> memory) {
@@ -97,6 +97,7 @@ Fate File::decide(bool is_write, bool is_direct, std::span<const iovec> memory, 
   if (is_partly) fate.bytes = random.between(fate.error == 0 ? 1 : 0, (all - 1) / unit) * unit;
   fate.latency = random.between(2, 80) * kMicrosecond;
   if (has(Fault::late)) fate.latency = random.between(1, 400) * 100 * kMicrosecond;
+  if (has(Fault::stalled)) fate.latency = random.between(1, 100) * kSecond;
   if (fate.error != 0) ++errors_[static_cast<unsigned>(fate.error) % errors_.size()];
   if (fate.error != 0) failures_.push_back({offset, offset + all});
   return fate;
@@ -240,6 +241,12 @@ std::optional<std::string> File::end_read(const Look& look, std::span<const std:
 }
 
 // ---- The disk -------------------------------------------------------------------------------------------------------
+
+bool Disk::refuses(unsigned one_in) {
+  const bool is_refused = scheduler().random().one_in(one_in);
+  faults[static_cast<std::size_t>(Fault::refused)] += is_refused;
+  return is_refused;
+}
 
 std::shared_ptr<File> Disk::create(std::uint64_t size) {
   if (++files_ == 0) ++files_;

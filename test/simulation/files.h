@@ -23,11 +23,12 @@
 
 namespace penstock::simulation {
 
-enum class Fault : std::uint8_t { interrupted, cut_short, broken, full, put_off, late };
-inline constexpr std::size_t kFaults = 6;
-inline constexpr const char* kFaultNames[kFaults] = {"EINTR", "short", "EIO", "ENOSPC", "EAGAIN", "late"};
+enum class Fault : std::uint8_t { interrupted, cut_short, broken, full, put_off, late, stalled, doubled, refused };
+inline constexpr std::size_t kFaults = 9;
+inline constexpr const char* kFaultNames[kFaults] = {"EINTR", "short",   "EIO",     "ENOSPC", "EAGAIN",
+                                                     "late",  "stalled", "doubled", "refused"};
 
-// One transfer in so many has the fault; 0: none has.
+// One transfer in so many has the fault; 0: none has. Refused are calls that move nothing, at rates of their own.
 using Weather = std::array<unsigned, kFaults>;
 
 // A transfer, as the disk has decided about it.
@@ -57,6 +58,8 @@ class File {
   bool has_failed_at(std::uint64_t offset, std::size_t since) const;
 
   // ---- For the calls
+  // Whether it goes so this time, which is counted.
+  bool has(Fault fault);
   Fate decide(bool is_write, bool is_direct, std::span<const iovec> memory, std::uint64_t offset);
   // Moves bytes `from` to `to` of the transfer; returns how many were moved.
   std::size_t move(bool is_write, std::span<const iovec> memory, std::uint64_t offset, std::size_t from,
@@ -102,7 +105,6 @@ class File {
     std::vector<std::byte> bytes;
   };
 
-  bool has(Fault fault);
   std::vector<std::byte> content(std::uint64_t first, std::uint64_t size) const;
   void require_asked(std::uint64_t first, std::span<const std::byte> bytes);
   void note_change(std::uint64_t first, std::vector<std::byte> bytes);
@@ -129,6 +131,9 @@ class Disk {
   Weather weather{};
   std::array<std::uint64_t, kFaults> faults{};  // How many there were.
   std::uint64_t transfers = 0;
+
+  // One call in so many is refused.
+  bool refuses(unsigned one_in);
 
   std::shared_ptr<File> create(std::uint64_t size);
   // A descriptor of the file.

@@ -47,7 +47,6 @@ class Program {
     std::uint64_t number;
   };
 
-  void open_session(Random& random);
   Slot new_slot(penstock_session* session, Random& random);
   void act(penstock_session* session, std::uint64_t number, std::uint64_t seed);
   void act_once(Self& self);
@@ -55,14 +54,17 @@ class Program {
   void call(Self& self);
   void use_queue(Self& self, bool is_polled);
   penstock_queue* queue_of(Self& self, bool is_polled);
-  void reap(Self& self, penstock_queue* queue, std::vector<Asked>& asked, unsigned count);
+  std::vector<Asked> ask_for_many(Self& self, bool is_polled);
+  void submit(Self& self, penstock_queue* queue, bool is_polled, std::vector<Asked>& asked);
+  void reap(Self& self, penstock_queue* queue, std::vector<Asked>& asked);
+  void use_another_session(Self& self);
   void use_stream(Self& self);
   bool may_refuse(const penstock_status& status, bool is_late) const;
   void change_file(Self& self);
   void flush_file(Self& self);
   void ask_for_advice(Self& self);
-  void compare_counters();
-  void finish(Asked& asked, const penstock_status& status, const penstock_report& report);
+  void end(Asked& asked, const penstock_status& status, const penstock_report& report);
+  void finish(Asked& asked, const penstock_status& status, const penstock_report& report, Sums& sums);
 
   penstock_session* session_ = nullptr;
   bool is_closing_ = false;
@@ -75,7 +77,8 @@ class Program {
 
 void set(Config& config, const char* name, const char* value) { config.set(name, value); }
 
-void Program::open_session(Random& random) {
+// By settings that are drawn anew.
+penstock_status open_session(Random& random, penstock_session** session) {
   Config config;
   set(config, "device", "host");
   set(config, "paths", draw_of(random, {"auto", "bounce,host", "pagecache,bounce,host"}));
@@ -87,18 +90,36 @@ void Program::open_session(Random& random) {
   set(config, "direct_io", draw_of(random, {"auto", "always", "never"}));
   set(config, "registration_cache_mib", draw_of(random, {"0", "1", "64"}));
   if (!config.status().ok()) scheduler().fail("a setting is not taken");
-  if (penstock_session_open(config.raw(), &session_).code != 0) scheduler().fail("no session opens");
+  return penstock_session_open(config.raw(), session);
+}
+
+// What it has counted is what its requests have told.
+void compare_counters(penstock_session* session, const Sums& sums) {
+  std::vector<Counter> counters(64);
+  std::uint32_t count = 0;
+  const penstock_status status = penstock_counters(session, counters.data(), 64, &count);
+  Sums told;
+  for (std::uint32_t i = 0; i < count && i < 64; ++i) {
+    told.read_bytes += counters[i].read_bytes;
+    told.written_bytes += counters[i].write_bytes;
+  }
+  const auto fits = [](std::uint64_t counted, std::uint64_t least, std::uint64_t more) {
+    return least <= counted && counted <= least + more;
+  };
+  const bool is_right = fits(told.read_bytes, sums.read_bytes, sums.read_behind_gaps) &&
+                        fits(told.written_bytes, sums.written_bytes, sums.written_behind_gaps);
+  if (status.code != 0 || !is_right) scheduler().fail("a session has counted other bytes than its requests have told");
 }
 
 Program::Program() {
   Random& random = scheduler().random();
-  constexpr unsigned kRates[] = {0, 100, 30, 10};
+  constexpr unsigned kRates[] = {0, 100, 20, 5};
   const bool is_fair = random.one_in(6);  // Nothing goes wrong.
   for (unsigned& one_in : disk().weather) one_in = is_fair ? 0 : kRates[random.below(4)];
   file_max_ = std::uint64_t{1} << random.between(14, 20);
   size_max_ = std::min<std::uint64_t>(file_max_, random.one_in(4) ? 1 << 20 : 64 << 10);
   rounds_ = static_cast<unsigned>(random.between(10, 80));
-  open_session(random);
+  if (open_session(random, &session_).code != 0) scheduler().fail("no session opens");
   for (std::uint64_t i = random.between(1, 3); i > 0; --i) slots_.push_back(new_slot(session_, random));
 }
 
@@ -122,13 +143,12 @@ std::shared_ptr<Handle> Program::pick(Random& random) {
 
 // ---- What a thread does ---------------------------------------------------------------------------------------------
 
-void Program::finish(Asked& asked, const penstock_status& status, const penstock_report& report) {
+void Program::finish(Asked& asked, const penstock_status& status, const penstock_report& report, Sums& sums) {
   ++tally_.requests;
   if (status.code != 0) ++tally_.failed;
   if (status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == PENSTOCK_CANCELED) ++tally_.canceled;
   if (status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == PENSTOCK_TIMED_OUT) ++tally_.late;
-  asked.may_be_closed = is_closing_;
-  asked.end(status, report, sums_);
+  asked.end(status, report, sums);
 }
 
 // Why a request may be refused before it is taken.
@@ -139,6 +159,11 @@ bool Program::may_refuse(const penstock_status& status, bool is_late) const {
   return is(PENSTOCK_LIMIT) || (is(PENSTOCK_TIMED_OUT) && is_late);  // Pinned memory may be all in use.
 }
 
+void Program::end(Asked& asked, const penstock_status& status, const penstock_report& report) {
+  asked.may_be_closed = is_closing_;
+  finish(asked, status, report, sums_);
+}
+
 void Program::call(Self& self) {
   Asked asked;
   const Place& place = self.places[self.random.below(2)];
@@ -146,7 +171,7 @@ void Program::call(Self& self) {
   if (self.random.one_in(4)) asked.cut_into_pieces(self.random);
   Report report;
   const penstock_status status = penstock_transfer(&asked.request, &report);
-  finish(asked, status, report);
+  end(asked, status, report);
 }
 
 penstock_queue* Program::queue_of(Self& self, bool is_polled) {
@@ -163,50 +188,72 @@ penstock_queue* Program::queue_of(Self& self, bool is_polled) {
   return queue = nullptr;
 }
 
-void Program::use_queue(Self& self, bool is_polled) {
-  penstock_queue* const queue = queue_of(self, is_polled);
-  if (queue == nullptr) return;
+// Begins what a queue is to be asked for.
+std::vector<Asked> Program::ask_for_many(Self& self, bool is_polled) {
+  std::vector<Asked> asked;
   const auto count = static_cast<unsigned>(self.random.between(1, kDepthMax));
-  std::vector<Asked> asked(count);
-  unsigned submitted = 0;
   // One file is written in long pieces, which threads that go by the page cache take in turns.
   const std::shared_ptr<Handle> long_file =
       size_max_ >= kLongWrite && self.random.one_in(8) ? pick(self.random) : nullptr;
   for (unsigned i = 0; i < count; ++i) {
-    Asked& one = asked[submitted];
-    const Place& place = self.places[2 + submitted];
+    Asked one;
+    const Place& place = self.places[2 + i];
     const bool is_begun = long_file != nullptr
                               ? one.begin_write(self.random, place, long_file, i * kLongWrite, kLongWrite)
                               : one.begin(self.random, place, pick(self.random), size_max_, self.random.one_in(3));
     if (!is_begun) continue;
     if (!is_polled && self.random.one_in(4)) one.cut_into_pieces(self.random);
-    one.request.cookie = submitted;
     one.may_be_late = self.random.one_in(4);
     if (one.may_be_late) one.request.deadline_ns = scheduler().now() + self.random.below(2 * kMillisecond);
-    const penstock_status status = penstock_queue_submit(queue, &one.request, 1, nullptr);
-    if (status.code == 0) {
-      ++submitted;
-    } else if (may_refuse(status, one.may_be_late && is_polled)) {
-      one.take_back();
-    } else {
-      scheduler().fail(("a queue with room refuses a request: " + text_of(status)).c_str());
+    asked.push_back(std::move(one));
+  }
+  return asked;
+}
+
+// Submits them one by one or several at once, and leaves those that the queue has taken.
+void Program::submit(Self& self, penstock_queue* queue, bool is_polled, std::vector<Asked>& asked) {
+  for (std::size_t done = 0; done < asked.size();) {
+    std::vector<penstock_request> requests;
+    const std::size_t end = self.random.one_in(2) ? done + 1 : self.random.between(done + 1, asked.size());
+    for (std::size_t i = done; i < end; ++i) {
+      asked[i].request.cookie = i;
+      requests.push_back(asked[i].request);
     }
+    std::uint32_t taken = 0;
+    const auto count = static_cast<std::uint32_t>(requests.size());
+    const penstock_status status = penstock_queue_submit(queue, requests.data(), count, &taken);
+    if (taken > count || (status.code == 0) != (taken == count))
+      scheduler().fail("a queue takes another number of requests than it tells");
+    done += taken;
+    if (status.code == 0) continue;
+    if (!may_refuse(status, asked[done].may_be_late && is_polled))
+      scheduler().fail(("a queue with room refuses a request: " + text_of(status)).c_str());
+    asked[done].take_back();
+    asked.erase(asked.begin() + static_cast<std::ptrdiff_t>(done));
   }
-  if (!is_polled && submitted > 0 && self.random.one_in(3)) {
-    Asked& one = asked[self.random.below(submitted)];
-    one.may_be_canceled = true;
-    (void)penstock_queue_cancel(queue, one.request.cookie, nullptr);
+}
+
+void Program::use_queue(Self& self, bool is_polled) {
+  penstock_queue* const queue = queue_of(self, is_polled);
+  if (queue == nullptr) return;
+  std::vector<Asked> asked = ask_for_many(self, is_polled);
+  submit(self, queue, is_polled, asked);
+  if (!is_polled && !asked.empty() && self.random.one_in(3)) {
+    Asked& one = asked[self.random.below(asked.size())];
+    std::uint32_t canceled = 0;
+    (void)penstock_queue_cancel(queue, one.request.cookie, &canceled);
+    one.is_canceled = canceled == 1;
   }
-  reap(self, queue, asked, submitted);
+  reap(self, queue, asked);
   if (!self.random.one_in(8)) return;
   penstock_queue_close(queue);
   self.queues[is_polled] = nullptr;
 }
 
-void Program::reap(Self& self, penstock_queue* queue, std::vector<Asked>& asked, unsigned count) {
+void Program::reap(Self& self, penstock_queue* queue, std::vector<Asked>& asked) {
   Completion completions[kDepthMax];
-  std::vector<bool> seen(count);
-  for (unsigned left = count; left > 0;) {
+  std::vector<bool> seen(asked.size());
+  for (auto left = static_cast<unsigned>(asked.size()); left > 0;) {
     std::uint32_t reaped = 0;
     const std::int64_t limit = self.random.one_in(2) ? -1 : static_cast<std::int64_t>(self.random.below(kMillisecond));
     const auto least = static_cast<unsigned>(self.random.between(limit < 0 ? 1 : 0, left));
@@ -215,9 +262,9 @@ void Program::reap(Self& self, penstock_queue* queue, std::vector<Asked>& asked,
     if (reaped > left || (limit < 0 && reaped < least)) scheduler().fail("a reap returns another number than it must");
     for (unsigned i = 0; i < reaped; ++i) {
       const std::uint64_t cookie = completions[i].cookie;
-      if (cookie >= count || seen[cookie]) scheduler().fail("a request is reaped twice, or was never submitted");
+      if (cookie >= seen.size() || seen[cookie]) scheduler().fail("a request is reaped twice, or was never submitted");
       seen[cookie] = true;
-      finish(asked[cookie], completions[i].status, completions[i].report);
+      end(asked[cookie], completions[i].status, completions[i].report);
     }
     left -= reaped;
   }
@@ -238,7 +285,7 @@ void Program::use_stream(Self& self) {
   // The result may be there before the stream has copied.
   if (!core::HostStreamHome::of_process().drain(asked.request.stream).ok() || result.done != 1)
     scheduler().fail("a stream is through, and its request is not");
-  finish(asked, result.status, result.report);
+  end(asked, result.status, result.report);
 }
 
 void Program::change_file(Self& self) {
@@ -261,6 +308,34 @@ void Program::change_file(Self& self) {
         std::swap(slot, fresh);  // Handles go with their last request.
     }
   }
+}
+
+// Beside the others, on one of their files, by settings of its own, which are in force from here on.
+void Program::use_another_session(Self& self) {
+  Random& random = self.random;
+  penstock_session* session = nullptr;
+  const penstock_status opened = open_session(random, &session);
+  if (opened.code != 0) return may_refuse(opened, false) ? void() : scheduler().fail("no other session opens");
+  Sums sums;
+  {
+    const auto handle = std::make_shared<Handle>();
+    handle->file = pick(random)->file;
+    const int fd = disk().open(handle->file, random.one_in(2));
+    const penstock_status status = penstock_file_register(session, fd, &handle->raw);
+    if (status.code != 0 && !may_refuse(status, false)) scheduler().fail("another session does not take a file");
+    ::close(fd);
+    const Place place(session, size_max_, random.one_in(2));
+    for (std::uint64_t left = handle->raw == nullptr ? 0 : random.between(1, 4); left > 0; --left) {
+      Asked asked;
+      if (!asked.begin(random, place, handle, size_max_, random.one_in(3))) continue;
+      if (random.one_in(4)) asked.cut_into_pieces(random);
+      Report report;
+      const penstock_status ended = penstock_transfer(&asked.request, &report);
+      finish(asked, ended, report, sums);
+    }
+  }
+  compare_counters(session, sums);
+  penstock_session_close(session);
 }
 
 // What was written before would survive a loss of power.
@@ -296,7 +371,7 @@ void Program::act_once(Self& self) {
     case 2:
     case 3: return use_queue(self, true);
     case 4: return use_stream(self);
-    case 5: return change_file(self);
+    case 5: return self.random.one_in(6) ? use_another_session(self) : change_file(self);
     case 6: return self.random.one_in(3) ? ask_for_advice(self) : flush_file(self);
     default: return call(self);
   }
@@ -314,24 +389,6 @@ void Program::act(penstock_session* session, std::uint64_t number, std::uint64_t
 
 // ---- The whole ------------------------------------------------------------------------------------------------------
 
-void Program::compare_counters() {
-  std::vector<Counter> counters(64);
-  std::uint32_t count = 0;
-  const penstock_status status = penstock_counters(session_, counters.data(), 64, &count);
-  Sums told;
-  for (std::uint32_t i = 0; i < count && i < 64; ++i) {
-    told.read_bytes += counters[i].read_bytes;
-    told.written_bytes += counters[i].write_bytes;
-  }
-  const auto fits = [](std::uint64_t counted, std::uint64_t least, std::uint64_t more) {
-    return least <= counted && counted <= least + more;
-  };
-  const bool is_right = fits(told.read_bytes, sums_.read_bytes, sums_.read_behind_gaps) &&
-                        fits(told.written_bytes, sums_.written_bytes, sums_.written_behind_gaps);
-  if (status.code != 0 || !is_right)
-    scheduler().fail("the session has counted other bytes than its requests have told");
-}
-
 Tally Program::run() {
   Random& random = scheduler().random();
   std::vector<std::thread> threads;
@@ -348,7 +405,7 @@ Tally Program::run() {
     penstock_session_close(session_);
   }
   for (std::thread& thread : threads) thread.join();
-  if (!is_closed_early) compare_counters();
+  if (!is_closed_early) compare_counters(session_, sums_);
   slots_.clear();
   if (!is_closed_early) penstock_session_close(session_);
   if (scheduler().tasks_alive() > 1) scheduler().fail("a thread outlives the session");

@@ -31,13 +31,17 @@ struct Ring {
   std::vector<int> files;
   unsigned in_flight = 0;
   int fd = -1;
+  std::shared_ptr<Ring*> self = std::make_shared<Ring*>(this);  // Gone with the ring.
 
   unsigned ready() const { return tail - head; }
-  void complete(std::uint64_t data, int result) {
+  void post(std::uint64_t data, int result) {
     completions[tail & (completions.size() - 1)] = {.user_data = data, .res = result, .flags = 0};
     ++tail;
-    --in_flight;
     scheduler().wake(this);
+  }
+  void complete(std::uint64_t data, int result) {
+    --in_flight;
+    post(data, result);
   }
 };
 
@@ -81,6 +85,17 @@ struct Operation {
   Fate fate;
 };
 
+// At once or later, when the program may have something else under way.
+void complete_again(const Ring& ring, std::uint64_t data, int result) {
+  Random& random = scheduler().random();
+  const Nanoseconds later = random.one_in(2) ? 0 : random.below(1'000'000);
+  scheduler().at(scheduler().now() + later, [=, known = std::weak_ptr<Ring*>(ring.self)] {
+    const std::shared_ptr<Ring*> found = known.lock();
+    // Those that are awaited have room.
+    if (found && (*found)->ready() + (*found)->in_flight < (*found)->completions.size()) (*found)->post(data, result);
+  });
+}
+
 // Half of the bytes move halfway.
 void perform(Ring& ring, const Operation& operation) {
   const Nanoseconds now = scheduler().now();
@@ -93,7 +108,9 @@ void perform(Ring& ring, const Operation& operation) {
   scheduler().at(now + operation.fate.latency, [=, &ring] {
     if (*moved == half) *moved += part(half, operation.fate.bytes);
     const int error = operation.fate.error;
-    ring.complete(operation.data, error != 0 ? -error : static_cast<int>(*moved));
+    const int result = error != 0 ? -error : static_cast<int>(*moved);
+    ring.complete(operation.data, result);
+    if (operation.file->has(Fault::doubled)) complete_again(ring, operation.data, result);
   });
 }
 
@@ -120,8 +137,8 @@ int submit(io_uring* ring) {
   unsigned count = ring->sq.sqe_tail - ring->sq.sqe_head;
   if (count == 0) return 0;
   Random& random = scheduler().random();
-  if (random.one_in(64)) return random.one_in(2) ? -EAGAIN : -EINTR;
-  if (random.one_in(64) && own.in_flight > 0) return -EBUSY;
+  if (disk().refuses(64)) return random.one_in(2) ? -EAGAIN : -EINTR;
+  if (own.in_flight > 0 && disk().refuses(64)) return -EBUSY;
   if (random.one_in(16)) count = static_cast<unsigned>(random.between(1, count));
   for (unsigned i = 0; i < count; ++i) start(own, ring->sq.sqes[ring->sq.sqe_head++ & ring->sq.ring_mask]);
   own.submission_head = ring->sq.sqe_head;
@@ -193,7 +210,7 @@ int __io_uring_get_cqe(struct io_uring* ring, struct io_uring_cqe** entry, unsig
   Ring& own = ring_of(ring);
   *entry = nullptr;
   if (own.ready() == 0 && least == 0) return -EAGAIN;
-  if (scheduler().random().one_in(64)) return scheduler().random().one_in(2) ? -EINTR : -EBUSY;
+  if (disk().refuses(64)) return scheduler().random().one_in(2) ? -EINTR : -EBUSY;
   wait_for(own, std::max(least, 1u), kForever);
   *entry = &own.completions[own.head & ring->cq.ring_mask];
   return 0;
@@ -237,7 +254,7 @@ int io_uring_register_buffers_update_tag(struct io_uring* ring, unsigned first, 
                                          const __u64*, unsigned count) {
   Ring& own = ring_of(ring);
   if (first + count > own.regions.size()) return -EINVAL;
-  if (scheduler().random().one_in(16)) return -ENOMEM;
+  if (disk().refuses(16)) return -ENOMEM;
   std::copy_n(regions, count, own.regions.begin() + first);
   return static_cast<int>(count);
 }

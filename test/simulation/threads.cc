@@ -23,8 +23,9 @@ namespace {
 using namespace penstock::simulation;
 
 constexpr Nanoseconds kSecond = 1'000'000'000;
-// The wall clock is so far ahead of the other one.
-constexpr Nanoseconds kWallClock = 1'795'000'000 * kSecond;
+// The wall clock is so far ahead of the other one. It is set anew now and then, by up to an hour either way.
+constexpr Nanoseconds kWallClock = 1'795'000'000 * kSecond, kStepMax = 3600 * kSecond;
+Nanoseconds wall_clock = kWallClock;
 constexpr long kProcessors = 4;
 constexpr long kMemoryPages = 1 << 20;
 
@@ -42,7 +43,7 @@ timespec timespec_of(Nanoseconds time) {
 Nanoseconds deadline_of(clockid_t clock, const timespec& time) {
   const Nanoseconds told = nanoseconds_of(time);
   if (!is_wall_clock(clock)) return told;
-  return told - std::min(told, kWallClock);
+  return told - std::min(told, wall_clock);
 }
 
 int lock(pthread_mutex_t& mutex) {
@@ -213,7 +214,9 @@ int clock_gettime(clockid_t clock, timespec* time) {
   static const auto really = REAL(clock_gettime);
   if (!scheduler().is_on() || clock == CLOCK_PROCESS_CPUTIME_ID) return really(clock, time);
   scheduler().point(Call::clock);
-  *time = timespec_of(scheduler().now() + (is_wall_clock(clock) ? kWallClock : 0));
+  Random& random = scheduler().random();
+  if (is_wall_clock(clock) && random.one_in(16)) wall_clock = kWallClock - kStepMax + random.below(2 * kStepMax);
+  *time = timespec_of(scheduler().now() + (is_wall_clock(clock) ? wall_clock : 0));
   return 0;
 }
 time_t time(time_t* out) {
