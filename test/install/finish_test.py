@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""packaging/finish names every kind of file with its first commands, has the changes, and sums that check; and the
-spec for rpm names the tree's version and what the tree installs.
-"""
+"""packaging/finish names every kind of file with its first commands, has the changes, and sums that check."""
 
 import re
 import subprocess
@@ -17,7 +15,7 @@ VERSION = re.search(r"^project\(penstock VERSION ([\d.]+)", (ROOT / "CMakeLists.
 FILES = [f"penstock-{VERSION}-cp312-abi3-manylinux_2_34_x86_64.whl", f"penstock-{VERSION}-linux-x86_64.tar.zst",
          f"bookworm/penstock-tools_{VERSION}~deb12_amd64.deb", f"penstock-{VERSION}-linux-x86_64.oci.tar",
          f"penstock-{VERSION}-cp312-abi3-manylinux_2_34_aarch64.whl",
-         f"penstock-{VERSION}-1.el9.x86_64.rpm", f"penstock-{VERSION}.tar.gz", "penstock.spdx.json"]
+         f"penstock-{VERSION}-1.x86_64.rpm", f"penstock-{VERSION}.tar.gz", "penstock.spdx.json"]
 
 
 class Finish(unittest.TestCase):
@@ -60,15 +58,6 @@ class Finish(unittest.TestCase):
         done = self.finish()
         self.assertEqual(done.returncode, 1)
         self.assertIn("has no files", done.stderr)
-
-    def test_the_spec_is_of_this_version_and_names_what_is_installed(self):
-        spec = (ROOT / "packaging/penstock.spec").read_text()
-        self.assertIn(f"Version:        {VERSION}\n", spec)
-        options = re.findall(r"-D(PENSTOCK_\w+)", spec)
-        known = (ROOT / "CMakeLists.txt").read_text() + "".join(
-            path.read_text() for path in [*ROOT.glob("cmake/*.cmake"), *ROOT.glob("src/**/CMakeLists.txt")])
-        self.assertEqual([option for option in options if option not in known], [])
-        self.assertGreater(len(options), 1)
 
 
 if __name__ == "__main__":
