@@ -41,7 +41,8 @@ class Finish(unittest.TestCase):
         self.assertIn(f"$ sudo apt install ./penstock-tools_{VERSION}~deb12_amd64.deb "
                       f"./penstock-cufile_{VERSION}~deb12_amd64.deb\n", text)
         self.assertIn(f"$ ~/penstock-{VERSION}-linux-x86_64/bin/penstock check\n", text)
-        self.assertNotRegex(text[:text.index("## Changes")], r"\bNAME\b|\bSTEM\b|\bCUFILE\b")
+        self.assertIn(f" localhost/penstock:{VERSION} check\n", text)
+        self.assertNotRegex(text[:text.index("## Changes")], r"\bNAME\b|\bSTEM\b|\bCUFILE\b|\bVERSION\b")
         self.assertIn("\n### Added\n", text[text.index("## Changes"):])
         check = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=self.out, capture_output=True, text=True)
         self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
