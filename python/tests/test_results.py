@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from penstock import data, kv
+from penstock import checkpoint, data, kv
 from penstock.kvikio import CuFile
 from penstock.progress import Meter, Progress
 from penstock.weights import Weights, save_file
@@ -111,3 +111,10 @@ def test_no_count_is_lost_between_threads():
 def test_a_progress_without_bytes_has_no_path():
     assert (Progress(5).path, Progress(5).reason) == (None, None)
     assert repr(Progress(5)) == "<penstock.Progress: 0 bytes in 0.00 s (0.00 GB/s): no bytes moved>"
+
+
+def test_a_save_in_the_background_says_where_and_whether_it_ended(tmp_path):
+    with checkpoint.Saver() as saver:
+        saving = saver.save({"step": 1}, tmp_path / "step-1")
+        saving.result()
+        assert repr(saving) == f"<penstock.checkpoint.Saving: {tmp_path / 'step-1'}, ended>"

@@ -63,6 +63,9 @@ class Saving:
     def done(self) -> bool:
         return self._save.done()
 
+    def __repr__(self) -> str:
+        return f"<penstock.checkpoint.Saving: {self.folder}, {'ended' if self.done() else 'under way'}>"
+
     def _tell(self) -> None:
         """Waits, and raises an error that was not raised before."""
         error = self._save.error()
