@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("vllm", reason="vLLM is not installed: ./dev clients")
 from vllm.config import KVTransferConfig
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
-from vllm.v1.kv_offload.base import LookupResult, ReqContext, make_offload_key
+from vllm.v1.kv_offload.base import Locality, LookupResult, Medium, ReqContext, make_offload_key
 from vllm.v1.kv_offload.config import (OffloadingCacheConfig, OffloadingConfig, OffloadingModelConfig,
                                        OffloadingParallelConfig)
 from vllm.v1.kv_offload.factory import OffloadingSpecFactory
@@ -123,6 +123,31 @@ def test_of_a_load_that_fails_in_part_the_rest_is_told(host, tmp_path):
     number = 1 if good == key(1) else 2
     assert (it.memory[9 + number] == content(number)).all()
     assert it.tier.lookup(key(3 - number), REQUEST) == LookupResult.MISS
+
+
+def test_a_chunk_beyond_vllms_memory_fails_its_job(host):
+    """It was taken for an empty chunk, and the job for a good one."""
+    it = host()
+    it.store(1)
+    for call in ("submit_store", "submit_load"):
+        for chunk in (CHUNKS, -1):
+            assert not it.run(call, [1], [chunk]).success
+    assert it.load(1).success and (it.memory[10] == content(1)).all()
+
+
+def test_events_tell_what_was_stored_where_tier_and_vllm_are_to_tell(host):
+    telling = spec()
+    telling.kv_events_config.enable_kv_cache_events = True
+    it = host(telling, enable_kv_events=True, locality="LOCAL")
+    it.store(1, 2)
+    it.load(1)
+    it.run("submit_store", [3], [CHUNKS])
+    event, = it.tier.take_events()
+    assert event.keys == [key(1), key(2)] and event.medium == Medium.STORAGE and not event.removed
+    assert event.locality == Locality.LOCAL and list(it.tier.take_events()) == []
+    for others in (host(telling), host(enable_kv_events=True)):
+        others.store(1)
+        assert list(others.tier.take_events()) == []
 
 
 def leave_a_chunk(host, *given):

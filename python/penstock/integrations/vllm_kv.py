@@ -38,8 +38,9 @@ _ASKED = {"lookup", "submit_store", "submit_load", "get_finished_jobs", "on_new_
 class PenstockTier(_Base):  # type: ignore[misc]
     """Keeps chunks on the drives of `folders`, in `capacity_bytes` in total.
 
-    folders: one path, or a list of one for each drive. threads: how many jobs move at once. Of `kv.Store` also
-    eviction, salt, host_bytes and bytes_a_day; every other key is a setting of Penstock's.
+    folders: one path, or a list of one for each drive. threads: how many jobs move at once. locality and
+    enable_kv_events are those of vLLM's file-system tier. Of `kv.Store` also eviction, salt, host_bytes and
+    bytes_a_day; every other key is a setting of Penstock's.
     Chunks are shared with every vLLM of the same model, dtype and parallel layout that uses the same folders. Loading a
     chunk that is damaged, or from another model, fails, and vLLM computes it again.
     """
@@ -48,9 +49,13 @@ class PenstockTier(_Base):  # type: ignore[misc]
 
     def __init__(self, offloading_spec: Any, primary_kv_view: memoryview, tier_type: str, folders: str | Sequence[str],
                  capacity_bytes: int, threads: int = 4, locality: str | None = None,
-                 backpressure_detector: Any = None, **more: Any) -> None:
+                 enable_kv_events: bool = False, backpressure_detector: Any = None, **more: Any) -> None:
         check_fits()
         super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
+        #: What was stored since vLLM took them last, where both the tier and vLLM are to tell. Of evictions none tells.
+        self.events: list[Any] | None = None
+        if enable_kv_events and offloading_spec.kv_events_config.enable_kv_cache_events:
+            self.events = []
         self.locality = None if locality is None else _base.Locality(locality)
         self._bytes = primary_kv_view.cast("B")
         options = {"folders": folders, "capacity_bytes": capacity_bytes, **more}
@@ -59,7 +64,7 @@ class PenstockTier(_Base):  # type: ignore[misc]
                                layout=_layout(offloading_spec, self.block_size_bytes))
         self._pool = Pool(threads)
         self._under_way: set[Any] = set()
-        self._finished: deque[Any] = deque()
+        self._finished: deque[tuple[Any, list[bytes]]] = deque()  # With the keys that a job has stored.
 
     # ---- What vLLM calls ----
 
@@ -81,8 +86,17 @@ class PenstockTier(_Base):  # type: ignore[misc]
     def get_finished_jobs(self) -> Iterable[Any]:
         finished = []
         while self._finished:
-            finished.append(self._finished.popleft())
+            result, stored = self._finished.popleft()
+            finished.append(result)
+            if self.events is not None and result.success and stored:
+                self.events.append(_base.OffloadingEvent(keys=stored, medium=self.medium, removed=False,
+                                                         locality=self.locality))
         return finished
+
+    def take_events(self) -> Iterable[Any]:
+        if self.events is not None:
+            yield from self.events
+            self.events.clear()
 
     def drain_jobs(self) -> None:
         wait(list(self._under_way))
@@ -104,17 +118,20 @@ class PenstockTier(_Base):  # type: ignore[misc]
 
     def _run(self, job: Any, keys: list[bytes], chunks: list[int], is_load: bool) -> None:
         size, began = self.block_size_bytes, time.perf_counter()
-        memories = [self._bytes[size * chunk:size * (chunk + 1)] for chunk in chunks]
         outcomes: list[kv.Outcome] = []
         try:
+            if any(not 0 <= size * chunk < len(self._bytes) for chunk in chunks):
+                raise ValueError(f"chunks {chunks} of a job: vLLM's host memory has {len(self._bytes) // size}")
+            memories = [self._bytes[size * chunk:size * (chunk + 1)] for chunk in chunks]
             outcomes = self._store.get(keys, memories) if is_load else self._store.put(keys, memories)
         except Exception as failure:  # Reports any failure: a job without a result would keep its chunks for ever.
             self._store.failure = failure
         there = [key for key, outcome in zip(keys, outcomes, strict=False)
                  if outcome in (kv.Outcome.DONE, kv.Outcome.PRESENT)]
-        self._finished.append(_tiering.JobResult(
+        result = _tiering.JobResult(
             job_id=job.job_id, success=len(there) == len(keys), successful_keys=tuple(there) if is_load else None,
-            transfer_time=time.perf_counter() - began, transfer_bytes=size * len(there)))
+            transfer_time=time.perf_counter() - began, transfer_bytes=size * len(there))
+        self._finished.append((result, [] if is_load else there))
 
 
 def _layout(offloading_spec: Any, chunk_bytes: int) -> str:
