@@ -197,6 +197,23 @@ def test_listeners_hear_of_what_is_stored_loaded_and_deleted(host):
     assert it.lookup(key(1)) == [False]
 
 
+def test_an_object_that_was_made_with_one_shape_is_that_of_a_list_of_one(host):
+    """LMCache's own check of an adapter makes such."""
+    it = host()
+    alone = TensorMemoryObj(content(1), MemoryObjMetadata(SHAPE, DTYPE, 0, NBYTES, 1, fmt=MemoryFormat.KV_2LTD), None)
+    assert it.store([1], [alone]).is_successful()
+    into = memory()
+    assert it.load([key(1)], [into]) == [True] and torch.equal(into.raw_data, content(1))
+
+
+def test_a_delete_after_the_close_does_nothing(host):
+    it = host()
+    it.store([1])
+    it.adapter.close()
+    it.adapter.delete([key(1)])
+    assert host().lookup(key(1)) == [True]
+
+
 def test_usage_is_that_of_the_store_which_makes_room_by_itself(host):
     it = host()
     it.store([1])
