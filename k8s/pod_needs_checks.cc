@@ -14,6 +14,7 @@
 #include "facts/process.h"
 #include "k8s/checks.h"
 #include "k8s/quantity.h"
+#include "settings/names.h"
 #include "settings/table.h"
 #include "settings/words.h"
 

@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 from imports import check_imports
+from reach import Reach
 
 # Who may include whom: a room's files may include headers of the rooms named here, or the one header, and their own.
 # Nothing includes upward. Unit tests obey their room's row, and may include test/fakes besides. "tools/*" is the folder
@@ -216,6 +217,18 @@ def check_includes(tree):
                 tree.report(name, number, "include", f"{room} may not include {match[2]} of {target}")
 
 
+def check_reach(tree):
+    code = {name: without_comments_and_strings(tree.text[name]) for name in tree.of({".cc", ".h", ".hpp"})
+            if not is_test(name) and row_of(room_of(name)) is not None and "/tests/" not in name}
+    reach = Reach(tree.text, code)
+    for name in code:
+        allowed = row_of(room_of(name))
+        for used, homes in reach.lacks(name, lambda header: is_allowed(room_of(header), allowed)):
+            line = next(number for number, text in enumerate(code[name].splitlines(), 1)
+                        if re.search(rf"\b{used}\b", text))
+            tree.report(name, line, "alone", f"{used} is of {' or '.join(homes)}, which it does not include")
+
+
 def check_who_reads_machines(tree):
     for name in tree.of(SOURCES | HEADERS):
         if not name.startswith(("tools/", "k8s/")) or is_test(name):
@@ -393,9 +406,9 @@ def check_words(tree):
                 tree.report(name, number, "words", f"a path of somebody's machine: {match.group()}")
 
 
-RULES = [check_includes, check_imports, check_who_reads_machines, check_everything_is_built, check_library_manners,
-         check_way_to_the_terminal, check_way_of_python_to_the_terminal, check_waiting, check_headers,
-         check_type_names, check_seams, check_licences, check_sizes, check_words]
+RULES = [check_includes, check_reach, check_imports, check_who_reads_machines, check_everything_is_built,
+         check_library_manners, check_way_to_the_terminal, check_way_of_python_to_the_terminal, check_waiting,
+         check_headers, check_type_names, check_seams, check_licences, check_sizes, check_words]
 
 
 def lint(root):

@@ -118,6 +118,18 @@ class LintTest(unittest.TestCase):
                     "python/penstock/stage/a.py:1 import", "python/penstock/stage/b.py:1 import")
         self.expect(python({"stage/a": a, "stage/b": f"if TYPE_CHECKING:\n    {b}"}))
 
+    def test_a_source_that_compiles_by_what_others_include_is_found(self):
+        header = "// Text.\n#pragma once\nconstexpr int kMost = 3;\nint length(int of);\n"
+        for use in ("kMost", "length(1)", "core::length(1)"):
+            self.expect({"src/base/text.h": header, "src/plan/plan.cc": f"int f() {{ return {use}; }}\n"},
+                        "src/plan/plan.cc:1 alone")
+        within = '#include "plan/plan.h"\nint f() { return kMost; }\n'
+        self.expect({"src/base/text.h": header, "src/plan/plan.cc": within,
+                     "src/plan/plan.h": '// Plans.\n#pragma once\n#include "base/text.h"\n'})
+        self.expect({"src/base/text.h": header, "src/plan/plan.cc": "int f(Files& of) { return of.length(1); }\n"})
+        self.expect({"src/base/text.h": header,
+                     "src/plan/plan.cc": "struct Own { int length(int); int f() { return length(1); } };\n"})
+
     def test_a_program_that_reads_a_machine_by_itself_is_found(self):
         self.expect({"tools/cp/cp.cc": '#include "topology/platform.h"\n'}, "tools/cp/cp.cc:1 facts")
         self.expect({"tools/cp/cp.cc": '#include "settings/settings.h"\n'}, "tools/cp/cp.cc:1 facts")
