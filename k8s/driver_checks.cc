@@ -186,8 +186,10 @@ void check_images(const Cluster& cluster, Findings& findings) {
     if (!pod.asks_for_gpu()) continue;
     for (const Value* container : pod.containers()) {
       const Value& image = (*container)["image"];
-      const std::string sentence = too_old_for_image(image.text, version);
-      if (!sentence.empty()) findings.add("image_cuda", *pod.object, image.place, {sentence});
+      const std::string stop = too_old_for_image(image.text, version);
+      if (stop.empty()) continue;
+      findings.add("image_cuda", *pod.object, image.place,
+                   {fmt::format("the image {} {}", core::shown(image.text), stop)});
     }
   }
 }

@@ -86,8 +86,8 @@ std::string too_old_for_image(std::string_view image, const std::string& driver)
   const auto needed = facts::driver_branch_of_cuda(cuda);
   const auto version = facts::version_of(driver);
   if (!needed || !version || (*version)[0] >= *needed) return "";
-  return fmt::format("the image {} is of CUDA {}, which needs a driver of branch {} or later, and this one is {}",
-                     core::shown(image), cuda, *needed, core::shown(driver));
+  return fmt::format("is of CUDA {}, which needs a driver of branch {} or later, and this one is {}", cuda, *needed,
+                     core::shown(driver));
 }
 
 }  // namespace penstock::tools::k8s

@@ -20,8 +20,8 @@ std::optional<facts::Finding> kernel_stop(int path, const std::string& release);
 // machines; either may be "" for unknown. A finding that is not failed is a doubt.
 facts::Findings nvidia_fs_stops(const std::string& gds, const std::string& driver, const std::string& kernel);
 
-// Says that a driver ("550.90.07") is too old for an image whose name tells its CUDA ("nvidia/cuda:13.0.1-runtime",
-// "base:2.9-cu130"); "" if it is not, or if either is not known.
+// Says of an image, after its name, that a driver ("550.90.07") is too old for the CUDA that the name tells
+// ("nvidia/cuda:13.0.1-runtime", "base:2.9-cu130"); "" if it is not, or if either is not known.
 std::string too_old_for_image(std::string_view image, const std::string& driver);
 
 }  // namespace penstock::tools::k8s

@@ -11,6 +11,7 @@
 #include "k8s/kernel_needs.h"
 #include "k8s/plan_objects.h"
 #include "penstock/penstock.h"
+#include "settings/words.h"
 
 namespace penstock::tools::k8s {
 namespace {
@@ -219,7 +220,8 @@ void add_notes(const Answers& answers, std::vector<std::string>& notes) {
         "/mnt/nvme0, or let a local-volume provisioner make them.");
   }
   if (const std::string stop = too_old_for_image(answers.image, driver_of(answers)); !stop.empty()) {
-    notes.push_back("T" + stop.substr(1) + ": take another of the two, unless the image brings cuda-compat.");
+    notes.push_back(fmt::format("The image {} {}: take another of the two, unless the image brings cuda-compat.",
+                                core::shown(answers.image), stop));
   }
   if (answers.image.starts_with("localhost/")) {
     notes.emplace_back("--image is one that each node would have to have by itself: name the registry's.");
