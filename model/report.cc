@@ -72,10 +72,14 @@ Json to_json(const Report& report) {
   return json;
 }
 
-std::string to_csv(const Report& report) {
+const Sheet& csv_sheet_of(const Report& report) {
   const auto named = std::find_if(report.sheets.begin(), report.sheets.end(),
                                   [&](const Sheet& one) { return one.name == report.csv_sheet; });
-  const Sheet& sheet = named == report.sheets.end() ? report.sheets.front() : *named;
+  return named == report.sheets.end() ? report.sheets.front() : *named;
+}
+
+std::string to_csv(const Report& report) {
+  const Sheet& sheet = csv_sheet_of(report);
   std::vector<std::vector<Json>> lines(1);
   for (const Column& column : sheet.columns) lines[0].emplace_back(column.name);
   lines.insert(lines.end(), sheet.rows.begin(), sheet.rows.end());

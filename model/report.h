@@ -59,6 +59,7 @@ struct Report {
 
 Json number(double value);  // Null if the value is not finite.
 Json to_json(const Report& report);
+const Sheet& csv_sheet_of(const Report& report);
 std::string to_csv(const Report& report);  // RFC 4180, a line of column names first.
 
 }  // namespace penstock::model

@@ -227,6 +227,9 @@ TEST_F(Tool, ASheetWithoutRowsIsNotPrintedButSaysWhy) {
   EXPECT_NE(unpriced.find("\nNo cost can be told, since no price is known of gcp-a3-mega. "), std::string::npos);
   EXPECT_NE(unpriced.find("\nPlatforms\n"), std::string::npos) << unpriced;
   EXPECT_EQ(unpriced.find("\nA month"), std::string::npos) << unpriced;
+  const Finished csv = run({"cost", "--platform", "gcp-a3-mega", "--csv"});
+  EXPECT_TRUE(csv.err.starts_with("penstock-model: No cost can be told, since no price is known of gcp-a3-mega. "));
+  EXPECT_EQ(csv.out.find('\n'), csv.out.size() - 1) << csv.out;
   std::ofstream(path("mine.yaml")) << "platforms:\n  - {name: a, gpu: H100, gpus: 8, on_demand: 4, drives: 0, gds: "
                                       "none, source: me}\nfile_systems:\n  - {name: ours, tb: 1, gb_per_s: 10, "
                                       "month_money: 500, source: me}\n";

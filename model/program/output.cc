@@ -162,7 +162,10 @@ void deliver(const model::Report& report, const ModelOutput& output, const std::
   for (const auto& [name, value] : report.inputs.items()) json["origins"][name] = origin_of(name, output, example);
   if (!output.html.empty()) write_file(output.html, page_with(report_page(), json), output.overwrite);
   if (output.json) return print_json(json);
-  if (output.csv) return print_document(Text(model::to_csv(report)));
+  if (output.csv) {
+    if (model::csv_sheet_of(report).rows.empty()) print_error("penstock-model: {}\n", report.answer);
+    return print_document(Text(model::to_csv(report)));
+  }
   print_text(report, output, example);
   if (!output.html.empty()) print("\npage: {}\n", output.html);
 }
