@@ -25,6 +25,13 @@ constexpr unsigned kStatxDirectAlign = 0x2000;
 
 void sleep_for(Nanoseconds time) { scheduler().wait(Call::file, nullptr, scheduler().now() + time); }
 
+// In some runs the newer calls are forbidden, as filters of containers do it. Returns an errno, or 0.
+int forbidden() {
+  static const int error = scheduler().random().one_in(8) ? (scheduler().random().one_in(2) ? EPERM : ENOSYS) : 0;
+  if (error != 0) ++disk().faults[static_cast<std::size_t>(Fault::refused)];
+  return error;
+}
+
 // A transfer moves its bytes in two parts, and others run in between. `nowait`: it only reads what needs no waiting.
 ssize_t transfer(Disk::Open open, bool is_write, std::span<const iovec> memory, off_t offset, bool nowait) {
   scheduler().point(Call::file, static_cast<std::uint64_t>(offset));
@@ -63,6 +70,7 @@ int descriptor_of(const char* name) {
 bool answer(long number, const long* arguments, long& result) {
   const Disk::Open* const open = number == kCachestat ? disk().find(static_cast<int>(arguments[0])) : nullptr;
   if (open == nullptr) return false;
+  if (const int error = forbidden(); error != 0) return errno = error, result = -1, true;
   struct Range {
     std::uint64_t offset, length;
   };
@@ -162,12 +170,14 @@ ssize_t preadv2(int fd, const iovec* memory, int count, off_t offset, int flags)
   static const auto really = REAL(preadv2);
   const Disk::Open* const open = disk().find(fd);
   if (open == nullptr) return really(fd, memory, count, offset, flags);
+  if (const int error = forbidden(); error != 0) return errno = error, -1;
   return transfer(*open, false, {memory, static_cast<std::size_t>(count)}, offset, (flags & RWF_NOWAIT) != 0);
 }
 ssize_t pwritev2(int fd, const iovec* memory, int count, off_t offset, int flags) {
   static const auto really = REAL(pwritev2);
   const Disk::Open* const open = disk().find(fd);
   if (open == nullptr) return really(fd, memory, count, offset, flags);
+  if (const int error = forbidden(); error != 0) return errno = error, -1;
   return transfer(*open, true, {memory, static_cast<std::size_t>(count)}, offset, false);
 }
 
@@ -185,6 +195,7 @@ int sync_file_range(int fd, off_t offset, off_t size, unsigned flags) {
   static const auto really = REAL(sync_file_range);
   const Disk::Open* const open = disk().find(fd);
   if (open == nullptr) return really(fd, offset, size, flags);
+  if (const int error = forbidden(); error != 0) return errno = error, -1;
   return (flags & SYNC_FILE_RANGE_WAIT_AFTER) != 0 ? flush(*open, false) : 0;
 }
 

@@ -63,6 +63,7 @@ class Program {
   void change_file(Self& self);
   void flush_file(Self& self);
   void ask_for_advice(Self& self);
+  void ask_for_nonsense(Self& self);
   void end(Asked& asked, const penstock_status& status, const penstock_report& report);
   void finish(Asked& asked, const penstock_status& status, const penstock_report& report, Sums& sums);
 
@@ -364,6 +365,19 @@ void Program::ask_for_advice(Self& self) {
   asked.take_back();
 }
 
+// An operation that is none, or a read into memory that is none.
+void Program::ask_for_nonsense(Self& self) {
+  Asked asked;
+  const bool is_write = self.random.one_in(2);
+  if (!asked.begin(self.random, self.places[0], pick(self.random), size_max_, is_write)) return;
+  if (is_write) asked.request.op = 77;
+  else asked.request.base = reinterpret_cast<void*>(0x10000), asked.request.buffer_offset = 0;
+  Report report;
+  const penstock_status status = penstock_transfer(&asked.request, &report);
+  if (report.bytes != 0 || (status.code == 0 && is_write)) scheduler().fail("a request that makes no sense is taken");
+  asked.take_back();
+}
+
 void Program::act_once(Self& self) {
   switch (self.random.below(12)) {
     case 0:
@@ -372,7 +386,12 @@ void Program::act_once(Self& self) {
     case 3: return use_queue(self, true);
     case 4: return use_stream(self);
     case 5: return self.random.one_in(6) ? use_another_session(self) : change_file(self);
-    case 6: return self.random.one_in(3) ? ask_for_advice(self) : flush_file(self);
+    case 6:
+      switch (self.random.below(4)) {
+        case 0: return ask_for_advice(self);
+        case 1: return ask_for_nonsense(self);
+        default: return flush_file(self);
+      }
     default: return call(self);
   }
 }
