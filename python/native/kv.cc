@@ -22,8 +22,8 @@ namespace nb = nanobind;
 namespace penstock::python {
 namespace {
 
-// Keys of state() and labels of metrics(), which programs read: `unlike` is the earlier name of a mismatch.
-constexpr const char* kOutcomeNames[kv::kOutcomes] = {"done", "present", "miss",   "damaged", "unlike",
+// Keys of state() and labels of metrics(): the names of penstock.kv.Outcome.
+constexpr const char* kOutcomeNames[kv::kOutcomes] = {"done", "present", "miss",   "damaged", "mismatch",
                                                       "full", "large",   "failed", "late"};
 
 void check_names(const nb::bytes& keys) {

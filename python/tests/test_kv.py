@@ -331,7 +331,7 @@ def test_metrics_tell_of_requests_tiers_paths_and_refusals(make, tmp_path):
     store.commit()
     samples = samples_of(store.metrics())
     assert samples["penstock_kv_requests_total", 'call="put",outcome="done"'] == 5
-    assert samples["penstock_kv_requests_total", 'call="put",outcome="worn"'] == 6
+    assert samples["penstock_kv_requests_total", 'call="put",outcome="write_budget_exceeded"'] == 6
     assert samples["penstock_kv_requests_total", 'call="get",outcome="done"'] == 2
     assert samples["penstock_kv_requests_total", 'nowhere call="get",outcome="miss"'] == 1
     assert store.state()["gets"]["miss"] == 1

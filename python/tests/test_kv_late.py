@@ -224,6 +224,11 @@ def test_a_batch_is_shared_out_among_drives(make, tmp_path):
     assert {drive["distance"] for drive in state["drives"]} <= set(penstock._native.distance_names())
 
 
+def test_state_names_outcomes_as_the_enumeration_does(make, tmp_path):
+    state = make(tmp_path / "kv").state()
+    assert {*state["gets"], *state["puts"]} == {outcome.name.lower() for outcome in kv.Outcome}
+
+
 def test_old_names_of_outcomes_stand_for_the_new_ones():
     assert kv.Outcome.UNLIKE is kv.Outcome.MISMATCH and kv.Outcome["WORN"] is kv.Outcome.WRITE_BUDGET_EXCEEDED
     assert not {"UNLIKE", "WORN"} & {outcome.name for outcome in kv.Outcome}

@@ -60,7 +60,7 @@ class Drive:
         self._own_number = ""
         self.bytes_under_way = 0
         self.is_full = False  # State at the last commit.
-        self.refused = {"worn": 0, "slow": 0}  # Keys of puts, by names of state(), which programs read.
+        self.refused = {"write_budget_exceeded": 0, "slow": 0}  # Keys of puts, by names of state().
         self._has_host = False
         self._read_at: dict[str, float] = {}  # When each other sub-store's journal had been read.
         self._judged = 0, 0.0  # Bytes written by the host tier, and the seconds for them.
@@ -105,7 +105,7 @@ class Drive:
             raise ValueError("the store was opened with read_only=True: it cannot put")
         nbytes = sum(nbytes_of(piece) for each in pieces for piece in each)
         if not self.budget.take(nbytes):
-            self.refused["worn"] += len(pieces)
+            self.refused["write_budget_exceeded"] += len(pieces)
             return bytes([Outcome.WRITE_BUDGET_EXCEEDED]) * len(pieces), None
         self.bytes_under_way += nbytes
         began = time.perf_counter()
