@@ -4,8 +4,9 @@
 
     with penstock.kv.Store("/mnt/nvme0/kv", model="llama-3.1-8b", dtype="bfloat16", layout="tp1",
                            capacity_bytes=200 << 30) as store:
-        blocks = penstock.kv.Blocks(caches) # One tensor of [blocks, ...] per layer. store.put([b"hash of a block"],
-        [blocks[7]]) outcomes = store.get([b"hash of a block"], [blocks[7]])
+        blocks = penstock.kv.Blocks(caches)  # One tensor of [blocks, ...] per layer.
+        store.put([b"hash of a block"], [blocks[7]])
+        outcomes = store.get([b"hash of a block"], [blocks[7]])
 """
 
 from penstock._native import Blocks
