@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "kv/journal.h"
@@ -141,6 +142,8 @@ void Store::write(std::span<Request* const> puts) {
     add_transfers(PENSTOCK_WRITE, chunk, headers.emplace_back(iovec{page.data(), kHeaderBytes}), request.pieces,
                   transfers);
   }
+  const auto add_bytes = [](std::uint64_t sum, const Request* put) { return sum + put->chunk.bytes; };
+  const UnderWay own(under_way_, std::accumulate(puts.begin(), puts.end(), std::uint64_t{0}, add_bytes));
   const std::vector<Moved> moved = volume_.transfer(transfers);
   auto next = moved.begin();
   for (std::size_t i = 0; i < puts.size(); ++i) {

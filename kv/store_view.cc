@@ -139,11 +139,12 @@ void StoreView::get(std::span<Request* const> requests) {
       bytes += chunk->bytes;
     }
   }
+  const UnderWay own(under_way_, bytes);
   const auto began = std::chrono::steady_clock::now();
   read_chunks(volume_, name_, found);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   const auto is_done = [](const Request* one) { return one->outcome == Outcome::done; };
-  if (std::all_of(found.begin(), found.end(), is_done)) pace_.add(bytes, took.count());
+  if (std::all_of(found.begin(), found.end(), is_done)) pace_.add(bytes, own.before(), took.count());
   const core::MutexLock lock(mutex_);
   for (Request* const one : found) {
     if (is_done(one)) counts_.get_bytes += one->chunk.bytes;
@@ -166,7 +167,7 @@ std::uint64_t StoreView::size_of(const Name& key) const {
 std::optional<double> StoreView::seconds_to_get(std::span<const Name> keys) const {
   std::uint64_t bytes = 0;
   for (const Name& key : keys) bytes += size_of(key);
-  return bytes == 0 ? 0 : pace_.seconds(bytes);
+  return bytes == 0 ? 0 : pace_.seconds(bytes, under_way());
 }
 
 }  // namespace penstock::kv

@@ -5,6 +5,7 @@
 // while bytes move.
 #pragma once
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -59,6 +60,8 @@ class StoreView : public Reader {
   bool contains(const Name& key) const override EXCLUDES(mutex_);
   std::uint64_t size_of(const Name& key) const override EXCLUDES(mutex_);
   std::optional<double> seconds_to_get(std::span<const Name> keys) const override EXCLUDES(mutex_);
+  // Bytes of chunks that gets and puts move at present.
+  std::uint64_t under_way() const { return under_way_.load(std::memory_order_relaxed); }
 
  protected:
   StoreView(Volume& volume, const Name& name) : volume_(volume), name_(name) {}
@@ -74,6 +77,7 @@ class StoreView : public Reader {
   const Name name_;
   mutable core::Mutex mutex_;
   Counts counts_ GUARDED_BY(mutex_);
+  std::atomic<std::uint64_t> under_way_ = 0;
 
  private:
   Pace pace_;

@@ -144,6 +144,7 @@ void TieredStore::get(std::span<Request* const> requests) {
 
 void TieredStore::get_from_drive(std::span<Request* const> requests) {
   const auto began = std::chrono::steady_clock::now();
+  const std::uint64_t queued = drive_.under_way();
   const std::vector<Name> promoting = begin_promotion(requests);
   drive_.get(requests);
   promote(requests, promoting);
@@ -152,7 +153,7 @@ void TieredStore::get_from_drive(std::span<Request* const> requests) {
     if (one->outcome != Outcome::done) return;
     bytes += bytes_of(one->pieces);
   }
-  drive_pace_.add(bytes, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+  drive_pace_.add(bytes, queued, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
 }
 
 // Marks chunks on the drive for promotion into memory. A thread that erases one waits until promote() has ended.
@@ -197,7 +198,7 @@ std::optional<double> TieredStore::seconds_to_get(std::span<const Name> keys) co
   }
   const std::optional<double> there = memory_.seconds_to_get(in_memory);
   if (bytes == 0 || !there) return there;
-  const std::optional<double> elsewhere = drive_pace_.seconds(bytes);
+  const std::optional<double> elsewhere = drive_pace_.seconds(bytes, drive_.under_way());
   if (!elsewhere) return elsewhere;
   return *there + *elsewhere;
 }

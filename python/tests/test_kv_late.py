@@ -177,6 +177,20 @@ def test_what_a_get_will_take_is_known_after_the_first_by_where_chunks_are(make,
     assert store.seconds_to_get(["10", "11"]) >= on_drive
 
 
+def test_what_is_under_way_on_the_drive_is_in_the_forecast(make, tmp_path):
+    store = make(tmp_path / "kv")
+    put(store, *range(4))
+    for key in range(4):
+        assert look(store, key) == [DONE]
+    alone = store.seconds_to_get(["1"])
+    with Held(store):
+        waiting = [store.get_async([str(key)], [bytearray(CHUNK)]) for key in (2, 3)]
+        # Of a queue nothing was measured: its bytes count as those of the get itself.
+        wait_until(lambda: store.seconds_to_get(["1"]) == pytest.approx(3 * alone), "longer forecast")
+        assert not store.worth_loading(["1"], 2 * alone)
+    assert [get.result(SECONDS_MAX) for get in waiting] == [[DONE]] * 2
+
+
 def loads(decisions, get_s, compute_s, count):
     return [decisions.is_get(get_s, compute_s) for _ in range(count)]
 

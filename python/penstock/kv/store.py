@@ -216,7 +216,7 @@ class Store:
 
     def seconds_to_get(self, keys: Sequence[Key]) -> float | None:
         """Predicts the time of a get of these chunks from recent gets from the same place: host memory, or each chunk's
-        drive. None until one was measured there; missing chunks take no time.
+        drive, and from what this process moves there now. None until one was measured; missing chunks take no time.
         """
         all_names = self._namer.chunks(keys)
         names = b"".join(dict.fromkeys(all_names[at:at + _NAME_BYTES] for at in range(0, len(all_names), _NAME_BYTES)))
