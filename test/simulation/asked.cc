@@ -150,6 +150,8 @@ void Asked::judge_status(const penstock_status& status, const penstock_report& r
   if (is_canceled && report.bytes == 0) return;
   if (is(PENSTOCK_TIMED_OUT) && may_be_late && scheduler().now() >= request.deadline_ns && report.bytes == 0) return;
   if (is(PENSTOCK_CLOSED) && may_be_closed) return;
+  // A call waits for memory to bounce through for a while only, which a transfer may stand still for longer.
+  if (is(PENSTOCK_LIMIT) && disk().weather[static_cast<std::size_t>(Fault::stalled)] != 0 && report.bytes == 0) return;
   if (is(PENSTOCK_OUT_OF_MEMORY) && scheduler().refuses_threads() && report.bytes == 0) return;
   scheduler().fail(("an error that nothing explains: " + text_of(status)).c_str());
 }
