@@ -197,9 +197,9 @@ def loads(decisions, get_s, compute_s, count):
 
 def test_a_drive_that_was_slow_once_is_tried_again_at_little_cost():
     decisions = Decisions()
-    # A try takes 3 s more than computing, so it is made when computing has taken 150 s since the last.
-    tried = [i for i, is_get in enumerate(loads(decisions, 4, 1, 1000), 1) if is_get]
-    assert tried == list(range(150, 1000, 150))
+    # A try takes nearly 3 s more than computing, so it is made when computing has taken 300 s since the last.
+    tried = [i for i, is_get in enumerate(loads(decisions, 3.995, 1, 1000), 1) if is_get]
+    assert tried == list(range(300, 1000, 300))
     assert decisions.counts["tried_again"] == len(tried)
     assert decisions.counts["get_is_slower"] == 1000 - len(tried)
     assert loads(decisions, 1e-3, 1, 10) == [True] * 10, "the try found it fast"
@@ -207,10 +207,10 @@ def test_a_drive_that_was_slow_once_is_tried_again_at_little_cost():
 
 
 @pytest.mark.parametrize("slower", [1.001, 1.05, 1.5, 3, 100])
-def test_wherever_the_crossing_is_tries_cost_a_fiftieth_of_computing_at_most(slower):
+def test_wherever_the_crossing_is_tries_cost_a_hundredth_of_computing_at_most(slower):
     count = 10_000
     gets = sum(loads(Decisions(), slower, 1, count))
-    assert gets * (slower - 1) <= 0.02 * count * 1.000001
+    assert gets * (slower - 1) <= 0.01 * count * 1.000001
     assert gets > 0
 
 

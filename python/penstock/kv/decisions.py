@@ -8,7 +8,7 @@ import threading
 
 __all__ = ["Decisions"]
 
-_TRIED = 0.02  # Tries take no more than this share of the time that computing takes.
+_TRIED = 0.01  # Tries take no more than this share of the time that computing takes.
 
 
 class Decisions:

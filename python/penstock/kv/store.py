@@ -226,7 +226,7 @@ class Store:
 
     def worth_loading(self, keys: Sequence[Key], recompute_s: float) -> bool:
         """Whether getting these chunks takes less time than computing them. True until a get was measured, since only
-        a get can tell, and now and then where computing is faster, for at most a fiftieth of its time more.
+        a get can tell, and now and then where computing is faster, for at most a hundredth of its time more.
         `state()["decisions"]` counts the answers by their reason.
         """
         return self._decisions.is_get(self.seconds_to_get(keys), recompute_s)
