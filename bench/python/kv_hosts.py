@@ -4,14 +4,15 @@
 """Penstock's KV adapters for vLLM, SGLang and LMCache against what these keep on a local disk themselves.
 
     PYTHONPATH=CLIENTS:TESTS kv_hosts.py FOLDER [--hosts vllm,sglang,lmcache] [--pairs 5] [--mib 512]
-                                       [--sizes 128,2048]
+                                       [--sizes 128,2048] [--cached]
 
 vLLM: the jobs of its KV offloading, 16 chunks each and eight at once, ours and its file-system tier.
 SGLang: its controller's calls of a storage backend, 16 pages each, from and into its own host memory: ours in place,
 HiCacheFile by a copy of each page. LMCache: batches of 16 chunks by its storage backends' calls, ours and
 LocalDiskBackend with O_DIRECT. A turn stores so many MiB of new chunks, waits until all are stored, flushes the file
 system, drops the files from the page cache, and loads them all. GB/s and CPU seconds a GB; the median of the pairs'
-ratios with lowest and highest. Theirs make no checksums; ours checks each chunk. A load of other bytes ends the run.
+ratios with lowest and highest. With --cached nothing is flushed nor dropped: hosts as they are by default, and ours
+with `host_bytes` for all chunks. Theirs make no checksums; ours checks each chunk. A load of other bytes ends the run.
 TESTS is python/tests, of which it takes what stands in for torchvision.
 """
 
@@ -26,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from kv_sides import KINDS, LMCache, SGLang, VLLM
+from kv_sides import KINDS, LMCache, SGLang, Side, VLLM
 from turns import drop, figure, there_and_back
 
 DTYPE = torch.bfloat16
@@ -122,8 +123,9 @@ def measure(kind, folder, chunk, count, pairs):
         side.begin()
         found[name, "store"].append(timed(lambda: side.store(keys), chunk * count))
         side.wipe()
-        os.sync()
-        drop(path for path in folder.rglob("*") if path.is_file())
+        if not kind.is_cached:
+            os.sync()
+            drop(path for path in folder.rglob("*") if path.is_file())
         found[name, "load"].append(timed(lambda: side.load(keys), chunk * count))
         assert side.is_right(), f"{name} loaded other bytes"
     for what in ("store", "load"):
@@ -143,7 +145,9 @@ def main():
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--mib", type=int, default=512)
     parser.add_argument("--sizes", default="128,2048", help="KiB of a chunk, in powers of two from 64")
+    parser.add_argument("--cached", action="store_true")
     options = parser.parse_args()
+    Side.is_cached = options.cached
     for host in options.hosts.split(","):
         for size in options.sizes.split(","):
             folder = options.folder / f"kv-{os.getpid()}-{host}-{size}"

@@ -41,6 +41,11 @@ class Side:
     """What hosts have in common."""
 
     can_remove = can_forget = False
+    is_cached = False  # Loads are from host memory: their page cache, and what ours keeps before the drive.
+
+    def ours(self, options, host_bytes, prefix=""):
+        """Options of our adapter, with host memory for all chunks where loads are from there."""
+        return {**options, **({f"{prefix}host_bytes": host_bytes} if self.is_cached else {})}
 
     def settle(self):
         """Makes what was stored and removed known to other processes, and learns what they made known."""
@@ -130,8 +135,9 @@ class VLLM(Side):
         from vllm.v1.kv_offload.tiering.factory import SecondaryTierFactory
 
         self.memory = np.frombuffer(mmap.mmap(-1, chunk * count), dtype=np.uint8).reshape(count, chunk)
-        said = {"type": "PenstockTier", "module_path": "penstock.integrations.vllm_kv", "folders": str(folder),
-                "capacity_bytes": capacity or 3 * chunk * count + (256 << 20), "salt": world.salt} if is_ours else {
+        said = self.ours({"type": "PenstockTier", "module_path": "penstock.integrations.vllm_kv",
+                          "folders": str(folder), "capacity_bytes": capacity or 3 * chunk * count + (256 << 20),
+                          "salt": world.salt}, 3 * chunk * count + (128 << 20)) if is_ours else {
             "type": self.THEIRS, "root_dir": str(folder)}
         parallel = OffloadingParallelConfig(0, world.ranks, world.ranks, 1, 1, 1, 0, 1, None,
                                             is_parallelism_agnostic=True)
@@ -237,9 +243,10 @@ class SGLang(Side):
         self.storage_host_pool = MHATokenToKVPoolHost(
             info, 1.0, 0, self.PAGE, layout, pin_memory=False, device_capacity_tokens=self.PAGE * count,
             start_layer=0, end_layer=layers)
-        extra = {"backend_name": "penstock", "module_path": "penstock.integrations.sglang_kv",
-                 "class_name": "PenstockStorage", "interface_v1": 1, "folders": str(folder), "salt": world.salt,
-                 "capacity_bytes": capacity or 3 * chunk * count + (256 << 20)} if is_ours else {
+        extra = self.ours({"backend_name": "penstock", "module_path": "penstock.integrations.sglang_kv",
+                           "class_name": "PenstockStorage", "interface_v1": 1, "folders": str(folder),
+                           "salt": world.salt, "capacity_bytes": capacity or 3 * chunk * count + (256 << 20)},
+                          3 * chunk * count + (128 << 20)) if is_ours else {
             "file_storage_path": str(folder), **({} if capacity is None else {"max_size": str(capacity)})}
         config = HiCacheStorageConfig(0, world.ranks, 0, 1, 0, 1, False, False, world.is_other_layout, world.model,
                                       extra_config=extra)
@@ -323,11 +330,13 @@ class LMCache(Side):
         from lmcache.v1.storage_backend import CreateStorageBackends
 
         nbytes = capacity or 3 * chunk * count + (256 << 20)
-        said = {"storage_plugins": ["penstock"], "extra_config": {
+        said = {"storage_plugins": ["penstock"], "extra_config": self.ours({
             "storage_plugin.penstock.module_path": "penstock.integrations.lmcache",
             "storage_plugin.penstock.class_name": "PenstockPlugin", "penstock.folders": str(folder),
-            "penstock.capacity_bytes": nbytes, "penstock.threads": 4, "penstock.salt": world.salt}} if is_ours else {
-            "local_disk": str(folder), "max_local_disk_size": nbytes / (1 << 30), "extra_config": {"use_odirect": True}}
+            "penstock.capacity_bytes": nbytes, "penstock.threads": 4, "penstock.salt": world.salt}, nbytes,
+            "penstock.")} if is_ours else {
+            "local_disk": str(folder), "max_local_disk_size": nbytes / (1 << 30),
+            "extra_config": {"use_odirect": not self.is_cached}}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
