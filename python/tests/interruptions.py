@@ -283,10 +283,12 @@ def at_each_point(way, root, break_at, tally, tries=None):
     last = 2
     end = whole.reached + 20  # What is removed besides makes a few more.
     for point in range(1, end, 1 if tries is None else max(end // tries, 1)):
+        allowed = (last, last + 1)
         with contextlib.suppress(BaseException), break_at(point):
             saves.save(last + 1)
+            allowed = (last + 1,)
         saves.end()
-        last = tally.judge(saves, (last, last + 1), f"point {point} of {whole.reached}") or again(saves, last + 1)
+        last = tally.judge(saves, allowed, f"point {point} of {whole.reached}") or again(saves, last + 1)
 
 
 def again(saves, number):

@@ -155,10 +155,9 @@ class Refuser {
     if (::ptrace(PTRACE_GETREGS, thread, nullptr, &registers_) != 0) return false;  // It was killed meanwhile.
     const auto call = static_cast<long>(registers_.orig_rax);
     const int first = static_cast<int>(registers_.rdi);
-    if (call == SYS_close && (first == kBeginMark || first == kEndMark)) {
-      const long told = first == kEndMark ? end() : 0;
+    if (call == SYS_close && first <= kBeginMark && first >= kCountMark) {
       if (first == kBeginMark) begin(thread);
-      answer(thread, told);
+      answer(thread, first == kEndMark ? end() : first == kCountMark ? count_ : 0);
       return false;
     }
     const Row& row = *std::find_if(kRows.begin(), kRows.end(), [&](const Row& one) { return one.call == call; });
@@ -185,7 +184,8 @@ class Refuser {
     by_ = thread;
     number_ = static_cast<long>(registers_.rsi);
     choice_ = static_cast<std::size_t>(registers_.rdx);
-    more_ = registers_.r10 != 0;
+    more_ = (registers_.r10 & kMore) != 0;
+    spares_memory_ = (registers_.r10 & kSparesMemory) != 0;
     count_ = 0;
     failed_ = nullptr;
   }
@@ -217,6 +217,7 @@ class Refuser {
   std::vector<int> errors_for(pid_t thread, const Row& row) const {
     const auto command = static_cast<int>(registers_.rsi);
     if (row.on == On::copies && command != F_DUPFD && command != F_DUPFD_CLOEXEC) return {};
+    if (spares_memory_ && (row.call == SYS_mmap || row.call == SYS_mremap || row.call == SYS_mprotect)) return {};
     // Who cannot tell whose a descriptor is leaves it open, so that fstat() succeeds.
     if (row.on == On::names && (registers_.r10 & AT_EMPTY_PATH) != 0) return {};
     if (row.on != On::files) return row.errors;
@@ -251,7 +252,7 @@ class Refuser {
   pid_t by_ = 0;  // Who asked for failures; 0: nobody does now.
   long number_ = 0, count_ = 0;
   std::size_t choice_ = 0, errors_ = 0;
-  bool more_ = false;
+  bool more_ = false, spares_memory_ = false;
   const Row* failed_ = nullptr;
   int error_ = 0, storm_ = 0;
   std::map<pid_t, int> late_;  // Of calls that are carried out.
