@@ -49,7 +49,9 @@ void judge_gpus(const Machine& machine, Findings& rows) {
     } else if (driver && generation->needs_open_modules && !machine.nvidia.is_open) {
       row.fail(named + ": the proprietary kernel modules cannot drive them", kOpenModules);
     } else {
-      row.pass(named);
+      const int cuda = least_cuda_of(*generation);
+      row.pass(fmt::format("{}, for driver {} and CUDA {}.{} or later", named, generation->driver[0], cuda / 1000,
+                           cuda % 1000 / 10));
     }
   }
 }

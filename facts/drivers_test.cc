@@ -57,6 +57,27 @@ TEST(ValidateDriversTest, AGpuNeedsADriverThatKnowsIt) {
   EXPECT_EQ(row_of(machine_with(0x0001, "595.45.04", true), "gpu").state, State::unknown);
 }
 
+// These are H100 SXM and PCIe, H200, B200, B300, A100 SXM and PCIe, each with a driver before the first that knows it.
+TEST(ValidateDriversTest, EachOfSevenGpusSaysItsLeastDriverAndCuda) {
+  const struct {
+    std::uint16_t number;
+    const char* before;
+    const char* sentence;
+  } cases[] = {
+      {0x2330, "520.61.05", "1 GPU, Hopper, for driver 525 and CUDA 12.0 or later"},
+      {0x2331, "520.61.05", "1 GPU, Hopper, for driver 525 and CUDA 12.0 or later"},
+      {0x2335, "520.61.05", "1 GPU, Hopper, for driver 525 and CUDA 12.0 or later"},
+      {0x2901, "565.57.01", "1 GPU, Blackwell, for driver 570 and CUDA 12.8 or later"},
+      {0x3182, "575.51.03", "1 GPU, Blackwell, for driver 580 and CUDA 13.0 or later"},
+      {0x20b2, "440.33.01", "1 GPU, Ampere, for driver 450 and CUDA 11.4 or later"},
+      {0x20f1, "440.33.01", "1 GPU, Ampere, for driver 450 and CUDA 11.4 or later"},
+  };
+  for (const auto& [number, before, sentence] : cases) {
+    EXPECT_EQ(row_of(machine_with(number, "595.45.04", true), "gpu").sentence, sentence);
+    EXPECT_EQ(row_of(machine_with(number, before, true), "gpu").state, State::fail) << number;
+  }
+}
+
 TEST(ValidateDriversTest, BlackwellHasOpenKernelModulesAlone) {
   EXPECT_EQ(row_of(machine_with(0x2901, "580.95.05", true), "gpu").state, State::pass);
   EXPECT_EQ(row_of(machine_with(0x2901, "580.95.05", false), "gpu").state, State::fail);

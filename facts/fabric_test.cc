@@ -174,7 +174,8 @@ TEST(ValidateFabricTest, ALinkOfFewerLanesThanDeviceAndSlotHaveFails) {
       std::find_if(rows.begin(), rows.end(), [](const Finding& row) { return row.state == State::fail; });
   ASSERT_NE(found, rows.end());
   EXPECT_EQ(found->subject, "drive 0000:19:00.0");
-  EXPECT_EQ(found->sentence, "x1 at 16 GT/s (PCIe 4.0) of x4 at 16 GT/s (PCIe 4.0)");
+  EXPECT_EQ(found->sentence,
+            "x1 at 16 GT/s (PCIe 4.0, at most 2.0 GB/s) of x4 at 16 GT/s (PCIe 4.0, at most 7.9 GB/s)");
 }
 
 TEST(ValidateFabricTest, ASlotThatIsNarrowerThanItsDeviceIsSaidAndNoFault) {

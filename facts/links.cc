@@ -25,6 +25,7 @@ bool is_below(const core::PciLink& link, const core::PciLink& most) {
   return link.width < most.width || link.gigatransfers_per_second + 0.1 < most.gigatransfers_per_second;
 }
 
+// With what the encoding leaves of the link for bytes, which is the most that a drive behind it can take or give.
 std::string text_of(const core::PciLink& link) {
   constexpr std::pair<double, const char*> kGenerations[] = {{2.5, "1"}, {5, "2"},  {8, "3"},
                                                              {16, "4"},  {32, "5"}, {64, "6"}};
@@ -33,7 +34,10 @@ std::string text_of(const core::PciLink& link) {
     if (std::abs(speed - link.gigatransfers_per_second) < 0.1) generation = name;
   }
   const std::string text = fmt::format("x{} at {} GT/s", link.width, link.gigatransfers_per_second);
-  return *generation == '\0' ? text : fmt::format("{} (PCIe {}.0)", text, generation);
+  if (*generation == '\0') return text;
+  const double speed = link.gigatransfers_per_second;
+  const double encoding = speed < 6 ? 8.0 / 10 : speed < 40 ? 128.0 / 130 : 242.0 / 256;
+  return fmt::format("{} (PCIe {}.0, at most {:.1f} GB/s)", text, generation, speed * link.width / 8 * encoding);
 }
 
 // The fastest link that device and slot can make together; the device's own fastest if the slot does not report any.

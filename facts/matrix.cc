@@ -86,6 +86,11 @@ const CudaRelease* cuda_of_driver(const Version& driver) {
   return newest;
 }
 
+int least_cuda_of(const GpuGeneration& generation) {
+  const CudaRelease* const newest = cuda_of_driver({generation.driver[0], 999, 999});
+  return newest == nullptr ? kCudaOfGds : std::max(kCudaOfGds, newest->number);
+}
+
 std::optional<int> driver_branch_of_cuda(int major) {
   for (const auto& [cuda, driver] : kCudaBranches) {
     if (cuda == major) return driver;

@@ -35,6 +35,7 @@ struct CudaRelease {
   const char* source;
 };
 const CudaRelease* cuda_of_driver(const Version& driver);
+int least_cuda_of(const GpuGeneration& generation);  // It is that of its first driver, or the first with GDS.
 // The first driver branch that runs programs of every CUDA with this first number; nothing if not known.
 std::optional<int> driver_branch_of_cuda(int major);
 constexpr int kCudaOfGds = 11040;  // The first CUDA with GPUDirect Storage.

@@ -30,7 +30,7 @@ constexpr const char* kExamples =
     "  penstock bench data --rw write --verify --overwrite && penstock bench data --verify\n"
     "  penstock bench data --require p2pdma --json                     fails if any byte took another path\n"
     "  penstock bench model/ --compare direct buffered                 which is faster, and whether that is no chance\n"
-    "  penstock bench --compare before.json after.json                 two results of --json\n"
+    "  penstock bench --compare before.json after.json                 two results of --json, or of run --report\n"
     "  penstock bench data --sweep bs=4k,64k,1M depth=1,16 --html sweep.html\n"
     "  penstock bench --versus /usr/local/cuda/lib64/libcufile.so.0    this library against that one, in turns\n"
     "The library's settings (PENSTOCK_IO_URING=off, PENSTOCK_BOUNCE_MIB=512, ...) apply, and are printed.\n"

@@ -5,8 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tools/bench/report.h"
@@ -18,6 +21,7 @@
 #include "tools/common/page.h"
 #include "tools/common/table.h"
 #include "tools/common/terminal.h"
+#include "tools/common/units.h"
 
 namespace penstock::tools {
 namespace {
@@ -50,13 +54,21 @@ double figure(const Json& rate, const char* name, const std::string& file) {
                 kUsage);
 }
 
-// Refuses a file that is no such result, and a rate without an interval.
-StoredResult read_result(const std::string& file) {
+// Null if it is no JSON.
+Json read_json(const std::string& file) {
   const std::string text = read_bounded(file, kSizeMost);
-  const Json json = text.size() > kSizeMost ? Json() : Json::parse(text, nullptr, false);
+  Json json = text.size() > kSizeMost ? Json() : Json::parse(text, nullptr, false);
+  return json.is_discarded() ? Json() : json;
+}
+
+// Refuses a file that is no such result, and a rate without an interval.
+StoredResult stored_result(const std::string& file, const Json& json) {
   const Json& result = at(json, "result");
-  if (json.is_discarded() || !result.is_object()) {
-    throw Failure(file + ": it is no result of 'penstock bench --json', and --compare takes two of these", kUsage);
+  if (!result.is_object()) {
+    throw Failure(file +
+                      ": it is no result of 'penstock bench --json' or of 'penstock run --report=FILE.json', and "
+                      "--compare takes two of one of these",
+                  kUsage);
   }
   StoredResult stored;
   stored.file = file;
@@ -68,6 +80,60 @@ StoredResult read_result(const std::string& file) {
   stored.estimate.rate = figure(rate, "gb_per_s", file) * 1e9;
   stored.estimate.degrees = figure(rate, "degrees_of_freedom", file);
   return stored;
+}
+
+// Says whether `penstock run --report=FILE` wrote it.
+bool is_run(const Json& json) {
+  return at(json, "program").is_array() && at(json, "seconds").is_number() && at(json, "seconds").get<double>() > 0;
+}
+
+std::uint64_t number(const Json& object, const char* name) {
+  const Json& value = at(object, name);
+  return value.is_number_unsigned() ? value.get<std::uint64_t>() : 0;
+}
+
+// Says which path took how much, and what the program read and wrote by calls of its own: "4.00 GiB read by bounce".
+std::string ways_of(const Json& run) {
+  std::map<std::string, std::uint64_t> ways;
+  for (const Json& report : at(run, "reports")) {
+    for (const Json& way : at(report, "ways")) {
+      if (!at(way, "path").is_string() || !at(way, "op").is_string()) continue;
+      const bool is_read = at(way, "op").get<std::string>() == "read";
+      ways[(is_read ? "read by " : "written by ") + at(way, "path").get<std::string>()] += number(way, "bytes");
+    }
+  }
+  const Json& others = at(run, "without_cufile");
+  ways["read without cuFile"] += number(others, "read_call_bytes");
+  ways["written without cuFile"] += number(others, "write_call_bytes");
+  std::string text;
+  for (const auto& [way, bytes] : ways) {
+    if (bytes > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", format_size(bytes), way);
+  }
+  return text.empty() ? "nothing" : text;
+}
+
+// Compares one's own program before and after a change.
+int compare_runs(const BenchSettings& settings, const Json& before, const Json& after) {
+  const double ratio = at(after, "seconds").get<double>() / at(before, "seconds").get<double>();
+  const bool is_same = before["program"] == after["program"];
+  if (settings.json) {
+    print_json({{"schema", 1},
+                {"files", settings.compare},
+                {"same_program", is_same},
+                {"seconds", {before["seconds"], after["seconds"]}},
+                {"ratio", ratio}});
+    return kSuccess;
+  }
+  Table table({"run", ">seconds", ">exit code", "moved"});
+  for (const auto& [file, run] : {std::pair{settings.compare[0], before}, std::pair{settings.compare[1], after}}) {
+    table.add({file, fmt::format("{:.2f}", run["seconds"].get<double>()), std::to_string(number(run, "exit_code")),
+               ways_of(run)});
+  }
+  print("{}", table.text());
+  if (!is_same) print("different programs, or other arguments\n");
+  print("{} took {:.2f} of the time of {}. Each is one run, and what chance adds is not known: run both again.\n",
+        settings.compare[1], ratio, settings.compare[0]);
+  return kSuccess;
 }
 
 // A line for each setting that differs and changes what is measured: "block_size: 4096 against 1048576".
@@ -205,7 +271,9 @@ int compare_settings(const BenchSettings& settings) {
 }
 
 int compare_results(const BenchSettings& settings) {
-  const StoredResult a = read_result(settings.compare[0]), b = read_result(settings.compare[1]);
+  const Json before = read_json(settings.compare[0]), after = read_json(settings.compare[1]);
+  if (is_run(before) && is_run(after)) return compare_runs(settings, before, after);
+  const StoredResult a = stored_result(settings.compare[0], before), b = stored_result(settings.compare[1], after);
   const Ratio ratio = welch_ratio(a.estimate, b.estimate);
   const std::vector<std::string> differences = differences_of(a, b);
   if (settings.json) {

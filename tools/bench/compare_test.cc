@@ -88,6 +88,26 @@ TEST_F(BenchCompare, TakesWhatBenchWroteAndNamesDifferentSettings) {
   EXPECT_EQ(compared("4k", "64k")["different_settings"], Json({"block_size: 4096 against 65536"}));
 }
 
+TEST_F(BenchCompare, TellsOnesOwnJobBeforeAndAfterAChange) {
+  const auto make_run = [&](const char* name, double seconds, const char* path_taken, const char* argument) {
+    const Json way = {{"path", path_taken}, {"op", "read"}, {"bytes", 3u << 30}};
+    std::ofstream(path(name)) << Json{{"program", {"train", argument}},
+                                      {"seconds", seconds},
+                                      {"exit_code", 0u},
+                                      {"reports", {{{"ways", {way, way}}}}},
+                                      {"without_cufile", {{"read_call_bytes", 1u << 20}, {"write_call_bytes", 0u}}}};
+  };
+  make_run("before", 40, "bounce", "x");
+  make_run("after", 30, "p2pdma", "x");
+  make_run("other", 30, "p2pdma", "y");
+  EXPECT_EQ(compared("before", "after")["ratio"], 0.75);
+  const Finished told = run({"bench", "--compare", "before", "after"});
+  EXPECT_NE(told.out.find("6 GiB read by bounce, 1 MiB read without cuFile\n"), std::string::npos) << told.out;
+  EXPECT_NE(told.out.find("after took 0.75 of the time of before. "), std::string::npos) << told.out;
+  EXPECT_EQ(told.out.find("different programs"), std::string::npos) << told.out;
+  EXPECT_NE(run({"bench", "--compare", "before", "other"}).out.find("different programs"), std::string::npos);
+}
+
 TEST_F(BenchCompare, RefusesWhatIsNoResultInOneSentence) {
   make_result("good", 0.9, 1, 1.1);
   make_result("none", -1, 1, 2);

@@ -147,7 +147,10 @@ constexpr Word kWords[] = {
      "says what they moved. docs/reference/compatibility.md lists every difference"},
     {"nvidia-fs",
      "NVIDIA's kernel module for GPUDirect Storage. Two paths use it: vendor, by NVIDIA's library, and nvfs, without "
-     "it; 'penstock help vendor' and 'penstock help nvfs' say what each needs, 'penstock check' what is missing here"},
+     "it; 'penstock help vendor' and 'penstock help nvfs' say what each needs, 'penstock check' what is missing here. "
+     "Its "
+     "package is nvidia-gds, of NVIDIA's repository for the system: 'apt install nvidia-gds' on Ubuntu, 'dnf install "
+     "nvidia-gds' on RHEL 9 and its kin; then 'modprobe nvidia-fs'"},
     {"compare",
      "'penstock bench FILE --compare A B' measures two settings in turns, --versus another libcufile, --every-path the "
      "paths; 'penstock-model compare' holds predictions against such results"},
@@ -242,6 +245,8 @@ constexpr OtherWord kOtherWords[] = {
     {"cufileread", "cufile calls"},
     {"cufilewrite", "cufile calls"},
     {"nvidia_fs.ko", "nvidia-fs"},
+    {"nvidia-gds", "nvidia-fs"},
+    {"nvidia-fs-dkms", "nvidia-fs"},
     {"throughput", "bandwidth"},
     {"bounce-buffer", "bounce buffer"},
     {"proof", "prove"},
