@@ -6,10 +6,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
 #include <type_traits>
+#include <utility>
 
 #include "tools/common/failure.h"
 #include "tools/common/nearest.h"
@@ -101,12 +103,16 @@ std::vector<std::string> command_names(const CLI::App* app) {
 }
 
 // The first word that no option or command takes. An option goes before a word that may have been its value.
-std::string unknown_word_text(const CLI::App* app) {
+// `elsewhere` names the command that has an option, of those that were told.
+std::string unknown_word_text(const CLI::App* app,
+                              const std::map<std::pair<const CLI::App*, std::string>, std::string>& elsewhere) {
   const std::vector<std::string> words = app->remaining(true);
   const auto is_option = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };
   const auto option = std::find_if(words.begin(), words.end(), is_option);
   if (option != words.end()) {
     const std::string name = option->substr(0, option->find('='));
+    const auto other = elsewhere.find({innermost(app), name});
+    if (other != elsewhere.end()) return fmt::format("there is no option '{}'; '{}' has it", name, other->second);
     return fmt::format("there is no option '{}'{}", name, proposal(name, option_names(innermost(app))));
   }
   const std::string word = words.empty() ? "" : words.front();
@@ -187,6 +193,8 @@ struct CommandLine::Root {
   CLI::App app;
   std::function<int()> chosen;
   std::function<int(const std::vector<std::string>&)> reader;  // Takes all words, if set.
+  // The command that has an option, for those of a command that has not.
+  std::map<std::pair<const CLI::App*, std::string>, std::string> elsewhere;
 };
 
 CommandLine::CommandLine(const std::string& name, const std::string& summary)
@@ -237,6 +245,10 @@ void CommandLine::other_question(const char* flag, const char* summary) {
   app_->add_flag_callback(
           flag, [] {}, summary)
       ->group("Other questions");
+}
+
+void CommandLine::options_elsewhere(const std::string& name, const CommandLine& there) {
+  for (const std::string& option : option_names(there.app_)) root_->elsewhere.emplace(std::pair(app_, option), name);
 }
 
 void CommandLine::group(const char* title) { app_->option_defaults()->group(title); }
@@ -294,7 +306,7 @@ int CommandLine::run(const std::vector<std::string>& words) {
     return exit_code;
   } catch (const CLI::Error& error) {
     // A word that nothing takes may be a misspelt command: "model lod".
-    const std::string what = app_->remaining(true).empty() ? error.what() : unknown_word_text(app_);
+    const std::string what = app_->remaining(true).empty() ? error.what() : unknown_word_text(app_, root_->elsewhere);
     throw Failure(fmt::format("{}{} '{} --help'", what, what.ends_with('?') ? " See" : "; see", name_of_parsed(app_)),
                   kUsage);
   }

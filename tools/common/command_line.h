@@ -68,6 +68,8 @@ class CommandLine {
   void question(const char* flag);
   // Adds a flag to the help only. With this flag the command has other options, so main() never lets it be read here.
   void other_question(const char* flag, const char* summary);
+  // A refusal of one of these options says that the command `name` has it.
+  void options_elsewhere(const std::string& name, const CommandLine& there);
 
   // Adds a command. If any are added, one must be given.
   CommandLine command(const std::string& name, const std::string& summary);

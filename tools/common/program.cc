@@ -148,15 +148,24 @@ void report_old_name(const Program& program, const Command& command) {
   fail_errno(path, "run the program");
 }
 
+void tell_options_of(CommandLine& added, const std::string& name, const Command& other) {
+  CommandLine there(name, other.summary);
+  other.add(there);
+  added.options_elsewhere(name, there);
+}
+
 void add_verb(CommandLine& line, const Program& program, const Command& verb, const Command* question) {
   const bool is_question = question != nullptr && is_question_of(*question, verb);
   const Command& asked = is_question ? *question : verb;
   CommandLine added = line.command(verb.name, asked.summary);
   if (is_question) added.question(asked.flag);
   asked.add(added);
-  if (is_question) return;
+  const std::string name = fmt::format("{} {}", program.name, verb.name);
+  if (is_question) return tell_options_of(added, name, verb);
   for (const Command& each : program.commands) {
-    if (is_question_of(each, verb)) added.other_question(each.flag, each.summary);
+    if (!is_question_of(each, verb)) continue;
+    added.other_question(each.flag, each.summary);
+    tell_options_of(added, fmt::format("{} {}", name, each.flag), each);
   }
 }
 

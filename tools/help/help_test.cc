@@ -203,6 +203,12 @@ TEST_F(HelpTest, WordsWithASlipAreAnsweredWithTheNearestOne) {
   EXPECT_EQ(run({"quark"}).err, "penstock: there is no command 'quark'; 'penstock help' lists them\n");
   EXPECT_EQ(run({"bench", "x", "--dpeth", "3"}).err,
             "penstock: there is no option '--dpeth'; did you mean '--depth'? See 'penstock bench --help'\n");
+  EXPECT_EQ(run({"explain", "x", "--save", "4M"}).err,
+            "penstock: there is no option '--save'; 'penstock explain --measure' has it; see 'penstock explain "
+            "--help'\n");
+  EXPECT_EQ(run({"explain", "--measure", "x", "--root", "y"}).err,
+            "penstock: there is no option '--root'; 'penstock explain' has it; see 'penstock explain --measure "
+            "--help'\n");
   EXPECT_EQ(run({"kv", "inspct"}).err,
             "penstock: there is no command 'inspct'; did you mean 'inspect'? See 'penstock kv --help'\n");
   EXPECT_EQ(run({"help", "quark"}).exit_code, 2);
