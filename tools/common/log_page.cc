@@ -2,6 +2,7 @@
 
 #include "tools/common/log_page.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "facts/process.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
+#include "tools/common/files.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/log_findings.h"
 #include "tools/common/machine_root.h"
@@ -58,6 +60,21 @@ std::string contradiction(const LogAnswer& answer) {
       allowed(answer.compat->is_allowed));
 }
 
+core::LoadedSettings settings_of(const std::string& file) {
+  return facts::read_process(open_machine_root(""), false, {{core::kSettingsFileVariable, file}}).cufile;
+}
+
+// The faults of the cufile.json that logs are held against; none where none was named.
+std::vector<std::string> faults_of(const std::string& file) {
+  std::vector<std::string> faults;
+  if (file.empty()) return faults;
+  for (const core::Note& note : settings_of(file).notes) {
+    const bool is_of_file = note.place == file && note.severity != core::Severity::idle;
+    if (is_of_file) faults.push_back(core::describe(note));
+  }
+  return faults;
+}
+
 // Says that the cufile.json that was named, or lies beside a log, is not the one that the log was written with. It is
 // "" where nothing shows that.
 std::string other_settings(const LogAnswer& answer, const std::string& named) {
@@ -65,9 +82,9 @@ std::string other_settings(const LogAnswer& answer, const std::string& named) {
   const auto& [log, line, is_allowed] = *answer.compat;
   const std::string file = named.empty() ? std::filesystem::path(log).replace_filename("cufile.json").string() : named;
   if (::access(file.c_str(), R_OK) != 0) return "";
-  const facts::Process process =
-      facts::read_process(open_machine_root(""), false, {{core::kSettingsFileVariable, file}});
-  const core::Settings& settings = process.cufile.settings;
+  const core::LoadedSettings loaded = settings_of(file);
+  if (loaded.must_refuse) return "";  // With it no program opens the driver, so none has written the log.
+  const core::Settings& settings = loaded.settings;
   const bool is_allowed_now =
       settings.is_on("properties.allow_compat_mode") || settings.is_on("properties.force_compat_mode");
   if (is_allowed_now == is_allowed) return "";
@@ -81,6 +98,9 @@ std::string other_settings(const LogAnswer& answer, const std::string& named) {
 void print_for_people(const LogAnswer& answer, const std::string& settings) {
   const auto& findings = answer.findings;
   constexpr std::size_t kPeopleSee = 100;
+  Page of_settings;
+  for (const std::string& fault : faults_of(settings)) of_settings.wrap("", fault);
+  if (!of_settings.text().empty()) print("{}\n", of_settings.shown());
   if (findings.empty()) print("none of the causes that are known here\n");
   for (const LogFinding& each : std::span(findings).first(std::min(kPeopleSee, findings.size()))) {
     Page page;
@@ -119,7 +139,8 @@ void print_for_programs(const LogAnswer& answer, const std::string& settings) {
               {"no_text", unknown.no_text},
               {"cut_short", unknown.cut_short},
               {"contradiction", or_null(contradiction(answer))},
-              {"other_settings", or_null(other_settings(answer, settings))}});
+              {"other_settings", or_null(other_settings(answer, settings))},
+              {"settings_faults", faults_of(settings)}});
 }
 
 using OpenLog = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
@@ -138,6 +159,7 @@ bool is_log(const std::string& file) {
 }
 
 int explain_logs(const std::vector<std::string>& files, bool is_json, const std::string& settings) {
+  if (!settings.empty()) (void)open_file(settings, O_RDONLY);
   LogAnswer answer;
   for (const std::string& file : files) {
     if (file == "-") {

@@ -12,7 +12,7 @@ namespace penstock::tools {
 bool is_log(const std::string& file);
 // Prints what is known of the logs; "-" is standard input. `settings` is the cufile.json to hold them against, "" for
 // the one beside each. Returns the exit code: 0 a cause was found, 1 none was.
-// Throws a Failure with exit code 2 for what cannot be read.
+// Throws a Failure for what cannot be read.
 int explain_logs(const std::vector<std::string>& files, bool is_json, const std::string& settings = "");
 
 }  // namespace penstock::tools

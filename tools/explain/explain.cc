@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -139,13 +140,24 @@ std::optional<int> explain_as_logs(const Options& options) {
   return explain_logs(logs, options.json, settings.empty() ? "" : settings.front());
 }
 
+// Whoever asks about a cufile.json rarely means its bytes.
+void name_other_question(const std::string& file) {
+  const std::string name = std::filesystem::path(file).filename();
+  if (!name.starts_with("cufile") || !name.ends_with(".json")) return;
+  Page page;
+  page.wrap("", fmt::format("What {} sets, and what is wrong in it: 'penstock settings {}'", name, file));
+  print("{}", page.shown());
+}
+
 int explain_all(const Options& options) {
   if (options.root.empty()) {
     if (const std::optional<int> done = explain_as_logs(options)) return *done;
   }
   if (!options.root.empty()) return explain_captured(options, options.files, options.verbose);
   set_variables(variables_of(options.variables));
-  return explain_many(options, files_of(options.files));
+  const int exit_code = explain_many(options, files_of(options.files));
+  if (!options.json) name_other_question(options.files.front());
+  return exit_code;
 }
 
 }  // namespace

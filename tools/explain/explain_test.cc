@@ -125,6 +125,25 @@ TEST_F(ExplainTool, ALogIsHeldAgainstTheSettingsThatAreNamedAndAgainstItself) {
   EXPECT_TRUE(json::parse(run({"explain", "cufile.log", "next.log", "--json"}).out)["contradiction"].is_null());
 }
 
+TEST_F(ExplainTool, WhatIsWrongInTheSettingsThatALogIsHeldAgainstIsToldFirst) {
+  std::ofstream(path("cufile.log")) << "ERROR  cufio-fs:199 NVMe Driver not registered with nvidia-fs!!!\n";
+  std::ofstream(path("other.json")) << "{\n\"properties\": {\"allow_compat_mode\": true,,}}";
+  const Finished broken = run({"explain", "other.json", "cufile.log"});
+  EXPECT_EQ(broken.out.find("other.json:2: "), 0u) << broken.out;
+  EXPECT_NE(broken.out.find("\ncufile.log:1: "), std::string::npos) << "and the log: " << broken.out;
+  std::ofstream(path("other.json")) << R"({"properties": {"alow_compat_mode": true}})";
+  const json misspelt = json::parse(run({"explain", "other.json", "cufile.log", "--json"}).out, nullptr, false);
+  EXPECT_EQ(misspelt["settings_faults"].size(), 1u) << misspelt;
+  const Finished missing = run({"explain", "nowhere.json", "cufile.log"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_NE(missing.err.find("nowhere.json: "), std::string::npos) << missing.err;
+}
+
+TEST_F(ExplainTool, OfACufileJsonTheCommandThatJudgesItIsNamed) {
+  std::ofstream(path("cufile.json")) << "{}";
+  EXPECT_NE(run({"explain", "cufile.json"}).out.find("'penstock settings cufile.json'"), std::string::npos);
+}
+
 TEST_F(ExplainTool, TheFolderThatCannotBeListedIsNamed) {
   std::filesystem::create_directories(path("model/closed"));
   std::filesystem::permissions(path("model/closed"), std::filesystem::perms::none);

@@ -3,6 +3,7 @@
 // penstock settings: every setting of the library with its value, where the value comes from, and what it does.
 #include "settings/settings.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,6 +26,7 @@
 #include "tools/common/command_line.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
+#include "tools/common/files.h"
 #include "tools/common/machine_root.h"
 #include "tools/common/nearest.h"
 #include "tools/common/new_file.h"
@@ -255,6 +257,7 @@ int tell_idle(const SettingsSettings& settings, std::string_view reason) {
 void take_file(SettingsSettings& settings) {
   if (settings.words.size() != 1 || !settings.words.front().ends_with(".json")) return;
   settings.file = std::exchange(settings.words, {}).front();
+  (void)open_file(settings.file, O_RDONLY);  // A session would say that the variable names no file.
   setenv(core::kSettingsFileVariable, settings.file.c_str(), 1);
   settings.changed = true;
 }

@@ -161,7 +161,10 @@ TEST_F(SettingsCommandTest, WhatAFileWouldChangeIsToldByItsName) {
   EXPECT_EQ(done.out.find("properties.allow_compat_mode = false (file)\n"), 0u) << done.out;
   EXPECT_EQ(done.out.find("bounce_mib"), std::string::npos) << "it is at its default";
   EXPECT_NE(done.out.find("file: " + file), std::string::npos) << done.out;
-  EXPECT_EQ(settings({path("nowhere.json").string()}).exit_code, 1);
+  const Finished nowhere = settings({path("nowhere.json").string()});
+  EXPECT_EQ(nowhere.exit_code, 1);
+  EXPECT_EQ(nowhere.err.find("CUFILE_ENV_PATH_JSON"), std::string::npos) << "nobody set it: " << nowhere.err;
+  EXPECT_NE(nowhere.err.find("nowhere.json: "), std::string::npos) << nowhere.err;
 }
 
 TEST_F(SettingsCommandTest, WhatFollowsFromAFileOnThisMachineIsTold) {
