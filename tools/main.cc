@@ -88,6 +88,7 @@ void add_this_help(CommandLine& command) {
 constexpr const char* kFooter =
     "Examples:\n"
     "  penstock check             what this machine has, and what each path lacks\n"
+    "  penstock check --root A --beside B    what differs between two machines that were captured\n"
     "  penstock help explain      the options of a command, with examples\n"
     "  penstock help slow         what to ask if a load is slow; 'penstock help save': if a checkpoint is\n"
     "  penstock help pod          what to ask on Kubernetes; 'penstock help words' lists more such words\n"

@@ -70,14 +70,18 @@ constexpr Word kWords[] = {
     {"slow", "'penstock explain --measure FILE' says which part of the way limits a load, and what would help"},
     {"save",
      "'penstock explain --measure --save SIZE FOLDER' says what limits a checkpoint that is saved there, and what "
-     "would help. Begin with penstock.checkpoint.Saver, behind which the trainer goes on, whatever limits the save. "
-     "Then come, as the answer says: another drive; no page cache (PENSTOCK_DIRECT_IO=always, or direct=True of "
-     "penstock.checkpoint); blocks that are there already (write over files in use)"},
+     "would help. On a captured machine nothing can be measured: there, 'penstock check --root DIR' says by which path "
+     "a save goes, and 'penstock-model checkpoint --size-gb GB' what it takes by the model",
+     {"Begin with penstock.checkpoint.Saver, behind which the trainer goes on, whatever limits the save. Then come, as "
+      "the answer says: another drive; no page cache (PENSTOCK_DIRECT_IO=always, or direct=True of "
+      "penstock.checkpoint); blocks that are there already (write over files in use)"}},
     {"prove",
      "'penstock run --report PROGRAM' says by which paths a program's bytes went, 'penstock stats PID' of one that "
      "runs. PENSTOCK_REQUIRE=p2pdma makes each request fail that would take another path. 'penstock check --try "
      "FOLDER' moves bytes in that folder, and compares them",
-     {"'penstock bench FILE --require p2pdma' ends with 0 if every read went so, with 1 if one did not, and with 77 if "
+     {"These are this library's own words. share/penstock/prove-direct --dir FOLDER asks three that do not know it: "
+      "the page cache, the kernel's counters, and the bytes, read back by the kernel.",
+      "'penstock bench FILE --require p2pdma' ends with 0 if every read went so, with 1 if one did not, and with 77 if "
       "that is not applicable, as where there is no such GPU.",
       "PENSTOCK_REQUIRE binds requests through cuFile and Penstock alone: a program that reads by read(2) is not "
       "stopped by it; 'penstock run --report' says so."}},
@@ -86,7 +90,8 @@ constexpr Word kWords[] = {
      "force it"},
     {"cufile.json",
      "cuFile's configuration, which this library reads, too; 'penstock settings' shows the file in use, and what it "
-     "sets",
+     "sets, 'penstock settings FILE' what another sets, and what is wrong in it; 'penstock explain FILE cufile.log' "
+     "holds a log against it",
      {"It is looked for in these places, in this order:",
       "1. the file that CUFILE_ENV_PATH_JSON names, as it is written there",
       "2. the same with $NAME and ${NAME} filled in, at last with the working directory for $PWD",
@@ -96,8 +101,9 @@ constexpr Word kWords[] = {
      "'penstock serve --once' prints those of this node, 'penstock serve' serves them to a scraper; 'penstock stats "
      "--prometheus' prints those of processes alone"},
     {"cost",
-     "'penstock-model cost --size-gb GB --nodes N' says what a run and its checkpoints cost on rented machines, "
-     "'penstock-model checkpoint' what one takes and how often to save, 'penstock-model registration' what registering "
+     "'penstock-model cost --size-gb GB --nodes N' says what a run and its checkpoints cost on rented machines, with "
+     "--file-system NAME --file-system-tb TB also the $ per GB/s of a network file system; 'penstock-model checkpoint' "
+     "what one takes and how often to save, 'penstock-model registration' what registering "
      "memory takes"},
     {"checkpoint",
      "the state of a job, saved to go on from: 'penstock explain --measure --save SIZE FOLDER' says what limits a save "
@@ -110,20 +116,25 @@ constexpr Word kWords[] = {
      "a path that served because a better one could not; 'penstock run --report PROGRAM' says which paths a program's "
      "bytes took and why, and PENSTOCK_REQUIRE=PATH makes a request fail instead"},
     {"pod",
-     "it needs no root, capability or udev, but a GPU (nvidia.com/gpu), a volume of a real file system for the data, "
-     "since an overlay hides the drive, a seccomp profile that allows io_uring, and 256 MiB of memory for each GPU; "
-     "'penstock check' in the pod names what is missing. 'penstock-k8s verify' says on a node or in a pod which paths "
-     "it has; 'penstock-k8s lint' judges manifests"},
+     "it needs no root or capability, but a GPU (nvidia.com/gpu), a volume of a real file system for the data, since "
+     "an overlay hides the drive, and 256 MiB of memory for each GPU beside the program's own; for speed also a "
+     "seccomp profile that allows io_uring; 'penstock check' in the pod names what is missing",
+     {"'kubectl get nodes -o json | penstock-k8s choose' names the path that the nodes can take, and 'penstock-k8s "
+      "render --path nvidia-fs --os ubuntu24.04 --kernel 6.8.0-1051-nvidia' writes the pod and what nodes need for it.",
+      "'penstock-k8s verify' says on a node or in a pod which paths it has; 'penstock-k8s lint' judges manifests.",
+      "NVIDIA's library (the path vendor) also needs the host's /run/udev and /dev/nvidia-fs* in the pod."}},
     {"kubernetes", "'penstock-k8s' answers for a cluster: choose, render, lint, verify"},
     {"pytorch",
      "'python -m penstock' and the module penstock read files into tensors on a GPU, and save checkpoints from them; "
      "integrations/README.md tells of the programs that run on it unmodified. 'penstock run --report PROGRAM' says by "
      "which paths a program's bytes went"},
     {"container",
-     "it needs no root, capability or udev, but a volume of a real file system for the data, since its own overlay "
-     "hides the drive, the GPU (--gpus all), a seccomp profile that allows io_uring (--security-opt "
-     "seccomp=penstock.json, of deploy/seccomp) and, where speed matters, --ulimit memlock=-1:-1; 'penstock check' "
-     "inside names what is missing"},
+     "it needs no root or capability, but a volume of a real file system for the data, since its own overlay hides the "
+     "drive, and the GPU (--gpus all, which brings its nodes in /dev); where speed matters, a seccomp profile that "
+     "allows io_uring (--security-opt seccomp=penstock.json, of deploy/seccomp) and --ulimit memlock=-1:-1; 'penstock "
+     "check' inside names what is missing",
+     {"NVIDIA's library (the path vendor) also needs -v /run/udev:/run/udev:ro and a --device for each "
+      "/dev/nvidia-fs*; nvfs needs these nodes alone; dmabuf the drive's node, which root alone may read."}},
     {"root",
      "no root, capability or udev is needed: 'penstock check' says as the user who asks what is missing. Steps that it "
      "puts outside a container, and modules and kernels, are an administrator's"},
@@ -152,11 +163,12 @@ constexpr Word kWords[] = {
      "package is nvidia-gds, of NVIDIA's repository for the system: 'apt install nvidia-gds' on Ubuntu, 'dnf install "
      "nvidia-gds' on RHEL 9 and its kin; then 'modprobe nvidia-fs'"},
     {"compare",
-     "'penstock bench FILE --compare A B' measures two settings in turns, --versus another libcufile, --every-path the "
-     "paths; 'penstock-model compare' holds predictions against such results"},
+     "two machines: 'penstock check --root A --beside B'. Two settings: 'penstock bench FILE --compare A B' measures "
+     "them in turns, --versus another libcufile, --every-path the paths; 'penstock-model compare' holds predictions "
+     "against such results"},
     {"machines",
-     "'penstock check --root DIR' judges a machine that was captured (share/penstock/capture-machine), 'penstock-k8s "
-     "verify --root DIR' several of them"},
+     "'penstock check --root DIR' judges a machine that was captured (share/penstock/capture-machine), 'penstock check "
+     "--root A --beside B' says what differs between two, 'penstock-k8s verify --root DIR' judges several"},
     {"bounce buffer",
      "pinned host memory that bytes pass on their way between storage and a GPU; PENSTOCK_BOUNCE_MIB limits it"},
     {"threads",
@@ -250,6 +262,16 @@ constexpr OtherWord kOtherWords[] = {
     {"throughput", "bandwidth"},
     {"bounce-buffer", "bounce buffer"},
     {"proof", "prove"},
+    {"prove-direct", "prove"},
+    {"difference", "compare"},
+    {"two machines", "compare"},
+    {"beside", "compare"},
+    {"tune", "fast"},
+    {"tuning", "fast"},
+    {"buffer", "bounce buffer"},
+    {"buffers", "bounce buffer"},
+    {"devices", "container"},
+    {"buy", "cost"},
     {"prometheus", "metrics"},
 };
 
