@@ -5,47 +5,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "facts/near_adapters.h"
 #include "tools/common/pci_text.h"
 #include "tools/common/table.h"
-#include "topology/distance.h"
-#include "topology/rdma_device.h"
 
 namespace penstock::tools {
 namespace {
 
-constexpr std::uint32_t kNetworkClass = 0x02;
-constexpr std::uint32_t kInfinibandClass = 0x0c06;
 // The most that a table for people shows; JSON has all.
 constexpr std::size_t kGpusInATable = 8, kRowsInATable = 40;
-
-bool is_nic(const core::PciDevice& device) {
-  return device.device_class >> 16 == kNetworkClass || device.device_class >> 8 == kInfinibandClass;
-}
-
-void add_names(const core::Root& root, const std::vector<core::RdmaDevice>& rdma, BusEnd& end) {
-  const std::string folder = "/sys/bus/pci/devices/" + end.device.address;
-  for (const core::RdmaDevice& one : rdma) {
-    if (one.pci_address == end.device.address) end.names.push_back(one.name);
-  }
-  if (end.kind == EndKind::gpu) return;
-  const std::vector<std::string> more = root.list(folder + (end.kind == EndKind::drive ? "/nvme" : "/net"));
-  end.names.insert(end.names.end(), more.begin(), more.end());
-}
-
-auto place_of(const BusEnd& end) {
-  return std::tuple(end.device.numa_node, end.device.host_bridge, end.switches(), end.device.address);
-}
 
 std::string node_text(int node) {
   return node < 0 ? "the kernel reports no NUMA node" : fmt::format("NUMA node {}", node);
 }
 
 const char* relation(const BusEnd& end, const BusEnd& gpu) {
-  return core::distance_name(core::distance_between(end.device, gpu.device));
+  return core::distance_name(facts::distance_between(end, gpu));
 }
 
 std::vector<BusEnd> drives_and_gpus(const std::vector<core::PciDevice>& devices) {
@@ -80,41 +57,6 @@ std::vector<const BusEnd*> some(const std::vector<BusEnd>& ends, bool gpus) {
 
 }  // namespace
 
-const char* end_kind_name(EndKind kind) {
-  constexpr const char* kNames[] = {"GPU", "drive", "NIC"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
-
-std::string BusEnd::text() const {
-  return names.empty() ? device.address : fmt::format("{} {}", fmt::join(names, " "), device.address);
-}
-
-// Bridges come as root port, upstream port, downstream port, upstream port, ...
-std::vector<std::string> BusEnd::switches() const {
-  std::vector<std::string> found;
-  for (std::size_t i = 1; i + 1 < device.bridges.size(); i += 2) found.push_back(device.bridges[i]);
-  return found;
-}
-
-std::string end_text(const std::vector<BusEnd>& ends, const std::string& address) {
-  const auto is_it = [&](const BusEnd& end) { return end.device.address == address; };
-  const auto found = std::find_if(ends.begin(), ends.end(), is_it);
-  return found == ends.end() ? address : found->text();
-}
-
-std::vector<BusEnd> bus_ends(const core::Root& root, const std::vector<core::PciDevice>& devices) {
-  const std::vector<core::RdmaDevice> rdma = core::read_rdma_devices(root);
-  std::vector<BusEnd> ends;
-  for (const core::PciDevice& device : devices) {
-    if (!device.is_gpu() && !device.is_nvme() && !is_nic(device)) continue;
-    const EndKind kind = device.is_gpu() ? EndKind::gpu : device.is_nvme() ? EndKind::drive : EndKind::nic;
-    ends.push_back({device, kind, {}});
-    add_names(root, rdma, ends.back());
-  }
-  std::sort(ends.begin(), ends.end(), [](const BusEnd& a, const BusEnd& b) { return place_of(a) < place_of(b); });
-  return ends;
-}
-
 // An end does not repeat the beginning of the tree that it shares with the one before it.
 std::string bus_tree_text(const std::vector<BusEnd>& ends) {
   std::string text;
@@ -126,8 +68,9 @@ std::string bus_tree_text(const std::vector<BusEnd>& ends) {
     for (auto each = differs; each != path.end(); ++each)
       text += std::string(2 * static_cast<std::size_t>(each - path.begin()), ' ') + *each + "\n";
     const std::string indent(2 * path.size(), ' ');
-    text += fmt::format("{:<47} PCIe {}\n", fmt::format("{}{:<6} {}", indent, end_kind_name(end.kind), end.text()),
-                        link_text(end.device));
+    text +=
+        fmt::format("{:<47} PCIe {}\n", fmt::format("{}{:<6} {}", indent, facts::end_kind_name(end.kind), end.text()),
+                    link_text(end.device));
     before = std::move(path);
   }
   return text;
@@ -136,7 +79,7 @@ std::string bus_tree_text(const std::vector<BusEnd>& ends) {
 Json bus_ends_json(const std::vector<BusEnd>& ends) {
   Json rows = Json::array();
   for (const BusEnd& end : ends) {
-    rows.push_back({{"kind", end_kind_name(end.kind)},
+    rows.push_back({{"kind", facts::end_kind_name(end.kind)},
                     {"pci_address", end.device.address},
                     {"names", end.names},
                     {"numa_node", end.device.numa_node},
@@ -182,7 +125,7 @@ Json distances_json(const std::vector<BusEnd>& ends) {
   for (const BusEnd* other : some(ends, false)) {
     for (const BusEnd* gpu : some(ends, true)) {
       rows.push_back({{"from", other->device.address},
-                      {"kind", end_kind_name(other->kind)},
+                      {"kind", facts::end_kind_name(other->kind)},
                       {"gpu", gpu->device.address},
                       {"relation", relation(*other, *gpu)}});
     }
@@ -196,7 +139,7 @@ std::string nearest_nics_text(const std::vector<BusEnd>& ends) {
   Table table({"  of", "NICs", "over"});
   for (std::size_t i = 0; i < std::min(all.size(), kRowsInATable); ++i) {
     const auto& [end, near] = all[i];
-    table.add({fmt::format("  {} {}", end_kind_name(end->kind), end->text()),
+    table.add({fmt::format("  {} {}", facts::end_kind_name(end->kind), end->text()),
                fmt::format("{}", fmt::join(near.names, ", ")), core::distance_name(near.distance)});
   }
   std::string text = table.text().string();
@@ -208,7 +151,7 @@ Json nearest_nics_json(const std::vector<BusEnd>& ends) {
   Json rows = Json::array();
   for (const auto& [end, near] : nearest_nics(ends)) {
     rows.push_back({{"of", end->device.address},
-                    {"kind", end_kind_name(end->kind)},
+                    {"kind", facts::end_kind_name(end->kind)},
                     {"nics", near.names},
                     {"relation", core::distance_name(near.distance)}});
   }

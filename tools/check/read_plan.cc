@@ -11,7 +11,6 @@
 #include "model/pcie/flow_level.h"
 #include "model/pcie/pci_topology.h"
 #include "model/pcie/workload.h"
-#include "topology/distance.h"
 
 namespace penstock::tools {
 namespace {
@@ -23,7 +22,7 @@ std::string station_text(const model::Machine& machine, const std::vector<BusEnd
   const std::size_t space = station.find(' ');
   const int node = machine.find(station.substr(0, space));
   if (space == std::string::npos || node == model::kNone || machine.node(node).address.empty()) return station;
-  return end_text(ends, machine.node(node).address) + "," + station.substr(space);
+  return facts::end_text(ends, machine.node(node).address) + "," + station.substr(space);
 }
 
 double total_of(const model::Machine& machine, std::vector<model::Stream> streams) {
@@ -59,7 +58,7 @@ std::vector<std::pair<Known, Known>> nearest_pairs(std::vector<Known> gpus, cons
     for (std::size_t gpu = 0; gpu < gpus.size(); ++gpu) {
       for (std::size_t drive = 0; drive < drives.size(); ++drive) {
         if (taken[drive] > least) continue;
-        best = std::min(best, {core::distance_between(drives[drive].end->device, gpus[gpu].end->device), gpu, drive});
+        best = std::min(best, {facts::distance_between(*drives[drive].end, *gpus[gpu].end), gpu, drive});
       }
     }
     const auto [distance, gpu, drive] = best;
@@ -93,7 +92,7 @@ void fill(const model::Machine& machine, const std::vector<BusEnd>& ends, ReadPl
   for (const auto& [gpu, drive] : nearest_pairs(gpus, drives)) {
     workload.streams.push_back(stream_of(gpu.node, {drive.node}));
     striped.push_back(stream_of(gpu.node, every_drive));
-    const core::Distance distance = core::distance_between(drive.end->device, gpu.end->device);
+    const core::Distance distance = facts::distance_between(*drive.end, *gpu.end);
     plan.reads.push_back(
         {gpu.end->device.address, drive.end->device.address, core::distance_name(distance), gpu.end->device.numa_node});
   }

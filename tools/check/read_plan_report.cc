@@ -8,7 +8,6 @@
 #include "tools/common/page.h"
 #include "tools/common/table.h"
 #include "tools/common/units.h"
-#include "topology/distance.h"
 
 namespace penstock::tools {
 namespace {
@@ -61,7 +60,7 @@ std::string read_plan_text(const ReadPlan& plan, const std::vector<BusEnd>& ends
   Table table({"  GPU", "reads from", "over", ">at most", "PENSTOCK_PLACEMENT="});
   for (std::size_t i = 0; i < std::min(plan.reads.size(), kReadsShown); ++i) {
     const PlannedRead& read = plan.reads[i];
-    table.add({"  " + read.gpu, end_text(ends, read.drive), read.relation, format_rate(read.bytes_per_second),
+    table.add({"  " + read.gpu, facts::end_text(ends, read.drive), read.relation, format_rate(read.bytes_per_second),
                read.placement()});
   }
   page.lines(table.text().string());

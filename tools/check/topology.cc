@@ -45,8 +45,8 @@ std::string topology_text(const std::vector<BusEnd>& ends, const ReadPlan& plan)
 }  // namespace
 
 int draw_topology(const core::Root& root, bool json) {
-  const std::vector<core::PciDevice> devices = core::read_pci_devices(root);
-  const std::vector<BusEnd> ends = bus_ends(root, devices);
+  const std::vector<core::PciDevice> devices = facts::pci_devices(root);
+  const std::vector<BusEnd> ends = facts::bus_ends(root, devices);
   const ReadPlan plan = plan_reads(devices, ends);
   if (json) {
     print_json({{"schema", 1},

@@ -16,6 +16,7 @@
 
 #include "base/cpus.h"
 #include "base/memory_room.h"
+#include "facts/bus.h"
 #include "stripe/members.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
@@ -25,7 +26,6 @@
 #include "tools/common/new_file.h"
 #include "tools/common/residency.h"
 #include "tools/common/striped.h"
-#include "topology/pci_device.h"
 
 namespace penstock::tools {
 namespace {
@@ -94,16 +94,6 @@ void add_places(Survey& survey, const Parts& by_device, const Session& session, 
   }
 }
 
-const char* relation_text(const core::PciDevice& drive, const core::PciDevice& gpu) {
-  switch (core::pci_relation(drive, gpu)) {
-    case core::PciRelation::same_switch: return "below one PCIe switch with the GPU";
-    case core::PciRelation::same_host_bridge: return "on the GPU's host bridge";
-    case core::PciRelation::different_host_bridges: break;
-  }
-  const bool apart = drive.numa_node >= 0 && gpu.numa_node >= 0 && drive.numa_node != gpu.numa_node;
-  return apart ? "on another NUMA node than the GPU" : "on another host bridge than the GPU";
-}
-
 void add_drives(std::vector<Bus>& buses, const core::BlockDevice& stack, const std::vector<core::PciDevice>& pci) {
   for (const core::BlockDevice& below : stack.slaves) add_drives(buses, below, pci);
   const auto is_it = [&](const core::PciDevice& each) { return each.address == stack.pci_address; };
@@ -114,7 +104,7 @@ void add_drives(std::vector<Bus>& buses, const core::BlockDevice& stack, const s
 }
 
 void add_buses(Survey& survey, const Session& session, unsigned gpu) {
-  const std::vector<core::PciDevice> pci = core::read_pci_devices(open_machine_root(""));
+  const std::vector<core::PciDevice> pci = facts::pci_devices(open_machine_root(""));
   for (const Place& place : survey.places) {
     if (place.told.direct.stack) add_drives(survey.buses, *place.told.direct.stack, pci);
   }
@@ -122,7 +112,7 @@ void add_buses(Survey& survey, const Session& session, unsigned gpu) {
   survey.has_gpu = info.stand_in == 0;
   for (const core::PciDevice& device : pci) {
     if (!survey.has_gpu || device.address != info.pci_address) continue;
-    for (Bus& drive : survey.buses) drive.relation = relation_text(drive.device, device);
+    for (Bus& drive : survey.buses) drive.relation = facts::place_beside(drive.device, device);
     survey.buses.push_back({fmt::format("GPU {}", gpu), device, ""});
   }
 }
