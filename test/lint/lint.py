@@ -58,11 +58,9 @@ MAY_INCLUDE = {
 
 # Programs ask facts/ about a machine. These still read one by themselves; the list only gets shorter.
 READS_MACHINES = set("""
-    k8s/cufile_checks.cc k8s/dump.cc k8s/plan_objects.cc k8s/storage_checks.cc tools/check/odirect.cc
-    tools/check/scratch.h tools/common/cufile_calls.cc tools/common/direct_answer.h
-    tools/common/explanation.cc tools/common/pci_text.h tools/common/storage_notes.cc
-    tools/common/storage_notes.h tools/explain/summary.cc tools/serve/facts.h tools/settings/host_plan.cc
-    tools/settings/settings.cc tools/stats/odirect.cc""".split())
+    k8s/cufile_checks.cc k8s/dump.cc k8s/plan_objects.cc k8s/storage_checks.cc tools/common/cufile_calls.cc
+    tools/common/pci_text.h tools/explain/summary.cc tools/serve/facts.h tools/settings/host_plan.cc
+    tools/settings/settings.cc""".split())
 MACHINE_FACTS = re.compile(r'^#include "(topology/(?!(?:root|text|test_tree)\.h)\w+\.h|settings/settings\.h)"',
                            re.MULTILINE)
 

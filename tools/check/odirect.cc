@@ -8,20 +8,18 @@
 #include <filesystem>
 #include <memory>
 
+#include "facts/stored_file.h"
 #include "tools/check/odirect_cases.h"
 #include "tools/common/context.h"
+#include "tools/common/direct_answer.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/machine_root.h"
 #include "tools/common/page.h"
 #include "tools/common/progress.h"
-#include "tools/common/storage_notes.h"
 #include "tools/common/table.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
-#include "topology/block_device.h"
-#include "topology/direct_file.h"
-#include "topology/mounts.h"
 #include "topology/text.h"
 
 namespace penstock::tools {
@@ -59,7 +57,7 @@ struct Tried {
 // The place of a folder, and the facts about it that no try in it shows.
 struct TriedPlace {
   std::string text;
-  StorageNotes notes;
+  facts::StorageNotes notes;
   bool has_buffered_loop = false;
 };
 
@@ -83,16 +81,12 @@ TriedPlace place_of(const OdirectSettings& settings) {
   const std::string real = settings.root.empty() ? std::filesystem::canonical(folder, error).string() : folder;
   if (!real.starts_with('/')) return {folder, {}};
   const core::Root root = open_machine_root(settings.root);
-  const core::MountTable mounts = core::MountTable::read(root);
-  const core::DirectFileReport report =
-      core::judge_direct_file(root, mounts, core::captured_file(root, real), core::Op::write);
-  if (!report.mount) return {folder, {}};
-  const core::Mount& mount = *report.mount;
-  std::optional<core::BlockDevice> stack;
-  if (report.storage) stack = core::read_block_device(root, mounts, *report.storage);
+  const facts::Holder held = facts::holder_of(root, real);
+  if (!held.mount) return {folder, {}};
+  const core::Mount& mount = *held.mount;
   return {fmt::format("{}: {} of {}, mounted at {} ({})", folder, mount.type, mount.source, mount.mount_point,
                       options_text(mount)),
-          storage_notes(root, mount, stack), stack && has_buffered_loop(*stack)};
+          facts::storage_notes(root, mount, held.stack), held.stack && has_buffered_loop(*held.stack)};
 }
 
 Json tried_json(const Tried& tried) {

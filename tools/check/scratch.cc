@@ -56,10 +56,7 @@ Scratch::Scratch(const std::string& folder, std::uint64_t seed) : file_(folder +
   if (!direct_.valid()) direct_error_ = errno;
 }
 
-core::DirectFile Scratch::facts() const {
-  const auto facts = core::read_direct_file(file_.fd());
-  return facts.ok() ? *facts : core::DirectFile{};
-}
+core::DirectFile Scratch::facts() const { return facts::file_facts(file_.fd()); }
 
 void Scratch::fill_cache(std::uint64_t offset, std::uint64_t size) {
   const Block block(size);

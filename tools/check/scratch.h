@@ -11,8 +11,8 @@
 #include <string>
 
 #include "base/unique_fd.h"
+#include "facts/stored_file.h"
 #include "tools/common/new_file.h"
-#include "topology/direct_file.h"
 
 namespace penstock::tools {
 

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <set>
 
 #include "tools/common/failure.h"
@@ -14,35 +13,6 @@
 
 namespace penstock::tools {
 namespace {
-
-DirectAnswer answer_for(const core::Root& root, const core::PeerMachine& machine, core::DirectFile file,
-                        const DirectQuestion& question) {
-  DirectAnswer answer;
-  answer.report = core::judge_direct_file(root, machine.mounts, file, question.op);
-  answer.file = std::move(file);
-  const auto storage = answer.report.storage;
-  if (storage) answer.stack = core::read_block_device(root, machine.mounts, *storage);
-  answer.notes = storage_notes(root, answer.report.mount, answer.stack);
-  std::vector<std::string> peers;
-  if (!question.peer.empty()) peers.push_back(question.peer);
-  if (question.peer.empty()) {
-    for (const core::PciDevice* peer : machine.peers()) peers.push_back(peer->address);
-  }
-  if (peers.empty() && answer.stack) {
-    core::PeerRoute any{"", answer.stack, core::kernel_findings(machine)};
-    core::append(any.findings, core::storage_findings(machine, *answer.stack));
-    answer.routes.push_back(std::move(any));
-  }
-  for (const std::string& peer : peers) {
-    // Without a block device there is no route to judge: the file's own findings say why.
-    if (storage) answer.routes.push_back(core::peer_route(root, machine, peer, *storage));
-    if (storage) continue;
-    core::PeerRoute route{peer, std::nullopt, core::kernel_findings(machine)};
-    core::append(route.findings, core::peer_findings(machine, peer));
-    answer.routes.push_back(std::move(route));
-  }
-  return answer;
-}
 
 std::string extents_text(const core::FileExtents& extents) {
   if (!extents.is_known) return "the file system does not tell";
@@ -73,24 +43,15 @@ Json extents_json(const core::FileExtents& extents) {
 }  // namespace
 
 DirectAnswer ask_direct(int fd, const DirectQuestion& question) {
-  const auto root = core::Root::open("/");
-  if (!root.ok()) throw Failure("the machine's root directory cannot be opened");
-  const std::uint64_t size = question.size == 0 ? core::kWholeFile : question.size;
-  auto file = core::read_direct_file(fd, question.offset, size);
-  if (!file.ok()) fail_errno("the file", "look at how it is stored", file.status().code);
-  DirectAnswer answer = answer_for(*root, core::read_peer_machine(*root), *file, question);
-  if (question.size != 0) {
-    // Assumes an aligned buffer, as GPUs' are; the caller has to say if theirs is not.
-    answer.request = core::request_findings(*file, question.op, question.offset, question.size, 0);
-  }
-  return answer;
+  auto answer = facts::stored_file(fd, question);
+  if (!answer.ok()) fail_errno("the file", "look at how it is stored", answer.status().code);
+  return *std::move(answer);
 }
 
 DirectAnswer ask_captured(const core::Root& root, const core::PeerMachine& machine, const std::string& path,
                           const DirectQuestion& question) {
   if (!path.starts_with('/')) throw Failure("name the file by its absolute path on the captured machine", kUsage);
-  const std::string plain = std::filesystem::path(path).lexically_normal();
-  return answer_for(root, machine, core::captured_file(root, plain), question);
+  return facts::captured_stored_file(root, machine, path, question);
 }
 
 std::string direct_text(const DirectAnswer& answer, const DirectQuestion& question) {
@@ -149,6 +110,26 @@ Json stack_json(const core::BlockDevice& device) {
           {"logical_block_size", device.logical_block_size},
           {"rotational", device.is_rotational},
           {"below", below}};
+}
+
+void print_notes(const facts::StorageNotes& notes, Page& page) {
+  for (const facts::StorageNote& note : notes) {
+    const std::string by = note.source.empty() ? "" : " [" + note.source + "]";
+    page.wrap(fmt::format("  {:<11} {:<5} ", note.topic, note.section), note.text + by);
+    if (!note.ask.empty()) page.wrap("                 -> ", note.ask);
+  }
+}
+
+Json notes_json(const facts::StorageNotes& notes) {
+  Json list = Json::array();
+  for (const facts::StorageNote& note : notes) {
+    list.push_back({{"topic", note.topic},
+                    {"guide_section", note.section},
+                    {"text", note.text},
+                    {"ask", note.ask},
+                    {"source", note.source}});
+  }
+  return list;
 }
 
 }  // namespace penstock::tools

@@ -4,35 +4,18 @@
 // this machine or on a captured one.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
-#include <vector>
 
+#include "facts/stored_file.h"
 #include "tools/common/context.h"
-#include "tools/common/storage_notes.h"
-#include "topology/direct_file.h"
-#include "topology/peer_route.h"
+#include "tools/common/page.h"
 
 namespace penstock::tools {
 
-struct DirectQuestion {
-  core::Op op = core::Op::read;
-  std::uint64_t offset = 0;
-  std::uint64_t size = 0;  // 0: the file as a whole, no single request.
-  std::string peer;        // A PCI address; "" for every device that may offer memory.
-};
+using facts::DirectAnswer;
+using facts::DirectQuestion;
 
-struct DirectAnswer {
-  core::DirectFile file;
-  core::DirectFileReport report;
-  core::Findings request;               // The findings about the range that was asked for.
-  std::vector<core::PeerRoute> routes;  // One for each device; if there is no device, one for any ("").
-  std::optional<core::BlockDevice> stack;
-  StorageNotes notes;  // Facts that a look at the file does not show.
-};
-
-// Examines an open file of this machine.
+// Examines an open file of this machine. Throws a Failure if it cannot be looked at.
 DirectAnswer ask_direct(int fd, const DirectQuestion& question);
 // Examines `path` on a captured machine, by its absolute name there. Throws a Failure (exit code 2) if it is not found.
 DirectAnswer ask_captured(const core::Root& root, const core::PeerMachine& machine, const std::string& path,
@@ -42,5 +25,8 @@ std::string direct_text(const DirectAnswer& answer, const DirectQuestion& questi
 Json direct_json(const DirectAnswer& answer);
 // A block device as JSON, with all that is below it.
 Json stack_json(const core::BlockDevice& device);
+// The facts that no try on a file shows.
+void print_notes(const facts::StorageNotes& notes, Page& page);
+Json notes_json(const facts::StorageNotes& notes);
 
 }  // namespace penstock::tools

@@ -24,7 +24,6 @@
 #include "tools/common/residency.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
-#include "topology/block_device.h"
 
 namespace penstock::tools {
 namespace {

@@ -124,7 +124,7 @@ std::string plan_text(const ExplainSettings& settings, const Explanation& told) 
 // Prints the notes on caches besides the page cache, which change direct reads, and the number of the other notes.
 void print_caches(const FileAnswer& answer, Page& page) {
   std::size_t others = 0;
-  for (const StorageNote& note : answer.told.direct.notes) {
+  for (const facts::StorageNote& note : answer.told.direct.notes) {
     if (std::string_view(note.topic) == "cache") page.row("cache", note.text);
     else ++others;
   }

@@ -14,6 +14,7 @@
 #include "base/unique_fd.h"
 #include "base/unique_folder.h"
 #include "facts/finding.h"
+#include "facts/stored_file.h"
 #include "penstock/penstock.hpp"
 #include "tools/common/cufile_mappings.h"
 #include "tools/common/failure.h"
@@ -22,7 +23,6 @@
 #include "tools/common/table.h"
 #include "tools/common/units.h"
 #include "tools/stats/report.h"
-#include "topology/direct_file.h"
 
 namespace penstock::tools {
 namespace {
@@ -35,30 +35,20 @@ constexpr unsigned kDescriptorsMax = 65536;
 constexpr std::size_t kFilesJudged = 256;
 constexpr std::size_t kFilesShown = 16;
 
-// The facts by which all files are judged, read once.
-struct Here {
-  core::Root root = open_machine_root("");
-  core::MountTable mounts = core::MountTable::read(root);
-};
-
 // Finds the first certain reason for which the CPU moves the file's bytes.
-void judge(const Here& here, const std::string& descriptor, FileInUse& file) {
+void judge(const facts::FileJudge& here, const std::string& descriptor, FileInUse& file) {
   const core::UniqueFd fd(open(descriptor.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid()) return;
-  const core::Result<core::DirectFile> facts = core::read_direct_file(fd.get());
-  if (!facts.ok()) return;
-  for (const core::Finding& finding : core::judge_direct_file(here.root, here.mounts, *facts, Op::read).findings) {
-    if (!finding.has_cpu_move_bytes()) continue;
-    file.obstacle = finding.sentence();
-    file.remedy = finding.remedy();
-    return;
-  }
+  const std::optional<core::Finding> found = here.moved_by_cpu(fd.get());
+  if (!found) return;
+  file.obstacle = found->sentence();
+  file.remedy = found->remedy();
 }
 
 // Files on servers are not touched: a server that does not answer would block us for good.
-bool is_of_a_server(const Here& here, const std::string& fdinfo) {
+bool is_of_a_server(const facts::FileJudge& here, const std::string& fdinfo) {
   const auto id = number_in(fdinfo, "mnt_id:");
-  for (const core::Mount& mount : here.mounts.mounts()) {
+  for (const core::Mount& mount : here.mounts()) {
     if (id && static_cast<std::uint64_t>(mount.id) == *id) return core::is_network_file_system(mount.type);
   }
   return false;
@@ -66,7 +56,8 @@ bool is_of_a_server(const Here& here, const std::string& fdinfo) {
 
 using OpenFiles = std::map<std::string, FileInUse>;  // By their names.
 
-void add_descriptor(const Here& here, const std::string& folder, const std::string& name, OpenFiles& found) {
+void add_descriptor(const facts::FileJudge& here, const std::string& folder, const std::string& name,
+                    OpenFiles& found) {
   const std::string descriptor = folder + "/fd/" + name;
   const std::string fdinfo = text_of_proc(folder + "/fdinfo/" + name);
   char target[PATH_MAX];
@@ -89,7 +80,7 @@ void add_descriptor(const Here& here, const std::string& folder, const std::stri
 
 OpenFiles open_files_of(pid_t pid) {
   OpenFiles found;
-  const Here here;
+  const facts::FileJudge here(open_machine_root(""));
   const std::string folder = fmt::format("/proc/{}", pid);
   const core::UniqueFolder list(opendir((folder + "/fd").c_str()));
   if (list == nullptr) fail_errno(folder + "/fd", "look at what the process has open");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/common/storage_notes.h"
+#include "facts/storage_notes.h"
 
 #include <fmt/format.h>
 
@@ -11,13 +11,12 @@
 #include "topology/network_mount.h"
 #include "topology/text.h"
 
-namespace penstock::tools {
+namespace penstock::facts {
 namespace {
 
 using core::BlockDevice;
 using core::Mount;
 using core::Root;
-using facts::NetworkNote;
 
 struct Topic {
   const char* name;
@@ -56,9 +55,9 @@ class Notes {
     if (const std::string done = core::client_transform(mount); !done.empty()) {
       add("transforms", "this client's CPU " + done + ": every byte passes host memory");
     }
-    const std::string_view type = facts::note_type(mount.type);
+    const std::string_view type = note_type(mount.type);
     const bool is_answered = type == "nfs" && core::network_transport(root_, mount) == "rdma";
-    for (const NetworkNote& note : facts::kNetworkNotes) {
+    for (const NetworkNote& note : kNetworkNotes) {
       if (is_answered && note.topic == std::string_view("server")) continue;
       if (note.type == type) add(note.topic, note.text, note.ask, note.source);
     }
@@ -132,7 +131,7 @@ class Notes {
                     "within the message, through buffers of host memory; larger reads are placed by RDMA",
                     "sysctl sunrpc.rdma_max_inline_read", "RFC 8166; Linux, net/sunrpc/xprtrdma");
     } else if (mount.type.starts_with("nfs") || mount.type == "ceph" || transport == "tcp") {
-      add("inline", "all data is within messages, and passes socket buffers in host memory", "", facts::kGuide);
+      add("inline", "all data is within messages, and passes socket buffers in host memory", "", kGuide);
     } else if (mount.type == "cifs" || mount.type == "smb3") {
       add_threshold("/proc/fs/cifs/rdma_readwrite_threshold",
                     "requests below {} carry their data within the message; larger ones are placed by RDMA",
@@ -173,8 +172,7 @@ class Notes {
                     "Linux does not know; what lies behind the target cannot be seen",
                     device.disk, transport),
         "nvme list-subsys; nvme discover -t rdma -a ADDRESS -s 4420 lists what the target offers", "nvme-discover(1)");
-    add("replication", "whether an answered write outlives the target (RPO) is the target's", "at the target",
-        facts::kGuide);
+    add("replication", "whether an answered write outlives the target (RPO) is the target's", "at the target", kGuide);
   }
 
   void add_loop(const BlockDevice& device) {
@@ -230,24 +228,4 @@ StorageNotes storage_notes(const Root& root, const std::optional<Mount>& mount,
   return std::move(notes).sorted();
 }
 
-void print_notes(const StorageNotes& notes, Page& page) {
-  for (const StorageNote& note : notes) {
-    const std::string by = note.source.empty() ? "" : " [" + note.source + "]";
-    page.wrap(fmt::format("  {:<11} {:<5} ", note.topic, note.section), note.text + by);
-    if (!note.ask.empty()) page.wrap("                 -> ", note.ask);
-  }
-}
-
-Json notes_json(const StorageNotes& notes) {
-  Json list = Json::array();
-  for (const StorageNote& note : notes) {
-    list.push_back({{"topic", note.topic},
-                    {"guide_section", note.section},
-                    {"text", note.text},
-                    {"ask", note.ask},
-                    {"source", note.source}});
-  }
-  return list;
-}
-
-}  // namespace penstock::tools
+}  // namespace penstock::facts

@@ -3,7 +3,7 @@
 // Facts of a file's storage that no try on the file can show, for `penstock explain` and `penstock check --try`: caches
 // besides the page cache, data within messages of a network file system, who allocates blocks, how the bytes are
 // changed on their way, and when a write is safe. Facts that this client shows are read; the others come with a command
-// that shows them.
+// that shows them. Pure, but for what it reads under the root.
 #pragma once
 
 #include <optional>
@@ -11,13 +11,11 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/common/context.h"
-#include "tools/common/page.h"
 #include "topology/block_device.h"
 #include "topology/mounts.h"
 #include "topology/root.h"
 
-namespace penstock::tools {
+namespace penstock::facts {
 
 // Topics are stable: "server", "cache", "inline", "allocation", "transforms", "replication".
 struct StorageNote {
@@ -33,7 +31,4 @@ using StorageNotes = std::vector<StorageNote>;
 StorageNotes storage_notes(const core::Root& root, const std::optional<core::Mount>& mount,
                            const std::optional<core::BlockDevice>& stack);
 
-void print_notes(const StorageNotes& notes, Page& page);
-Json notes_json(const StorageNotes& notes);
-
-}  // namespace penstock::tools
+}  // namespace penstock::facts
