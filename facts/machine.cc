@@ -122,4 +122,6 @@ Machine read_machine(const core::Root& root, const std::string& directory, const
   return machine;
 }
 
+core::NvidiaFsStats nvidia_fs_counts(const core::Root& root) { return core::read_nvidia_fs_stats(root); }
+
 }  // namespace penstock::facts

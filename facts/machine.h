@@ -93,5 +93,7 @@ Probe probe_machine(Process& process, const std::vector<core::RdmaDevice>& rdma)
 // Reads a machine under `root`. With directory "" it also probes this machine (probe_machine()). `more` are variables
 // that the process in question has besides this one's.
 Machine read_machine(const core::Root& root, const std::string& directory, const Variables& more = {});
+// Reads nvidia-fs's own counts alone.
+core::NvidiaFsStats nvidia_fs_counts(const core::Root& root);
 
 }  // namespace penstock::facts

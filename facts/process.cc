@@ -118,6 +118,9 @@ Process read_process(const core::Root& root, bool is_captured, const Variables& 
   return process;
 }
 
+core::LoadedSettings settings_for_cufile() { return core::load_process_settings(); }
+core::LoadedSettings settings_of_session() { return core::load_session_settings(core::process_environment); }
+
 std::span<const PathSwitch> path_switches() {
   static constexpr PathSwitch kSwitches[] = {{"p2pdma", "PENSTOCK_NVIDIA_EXPORT", "on"},
                                              {"nvfs", "PENSTOCK_NVFS", "on"},

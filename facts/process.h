@@ -41,6 +41,10 @@ struct Process {
 // `variables` are names and values that replace this process's own.
 Process read_process(const core::Root& root, bool is_captured, const Variables& variables);
 
+// Loads this process's own settings, for a program that uses cuFile, and for a session of penstock.h.
+core::LoadedSettings settings_for_cufile();
+core::LoadedSettings settings_of_session();
+
 // A setting of the environment without which a direct path is off.
 struct PathSwitch {
   const char* path;

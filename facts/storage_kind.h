@@ -7,6 +7,7 @@
 #include <span>
 
 #include "facts/machine.h"
+#include "topology/nvidia_fs_storage.h"
 
 namespace penstock::facts {
 

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "base/printable.h"
+#include "facts/process.h"
 #include "k8s/checks.h"
 #include "settings/names.h"
-#include "settings/settings.h"
 #include "settings/words.h"
 
 namespace penstock::tools::k8s {

@@ -6,12 +6,13 @@
 
 #include <algorithm>
 
+#include "facts/finding.h"
+#include "facts/peer_pairs.h"
 #include "k8s/checks.h"
 #include "k8s/dump_pods.h"
 #include "k8s/nodes.h"
 #include "settings/words.h"
 #include "tools/common/failure.h"
-#include "topology/obstacle.h"
 
 namespace penstock::tools::k8s {
 

@@ -9,8 +9,8 @@
 
 #include "facts/operator_versions.h"
 #include "facts/process.h"
+#include "facts/storage_kind.h"
 #include "k8s/node_objects.h"
-#include "topology/nvidia_fs_storage.h"
 
 namespace penstock::tools::k8s {
 namespace {

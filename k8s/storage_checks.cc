@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
+#include "facts/storage_kind.h"
 #include "k8s/checks.h"
 #include "settings/words.h"
-#include "topology/nvidia_fs_storage.h"
 
 namespace penstock::tools::k8s {
 namespace {

@@ -133,6 +133,7 @@ class LintTest(unittest.TestCase):
     def test_a_program_that_reads_a_machine_by_itself_is_found(self):
         self.expect({"tools/cp/cp.cc": '#include "topology/platform.h"\n'}, "tools/cp/cp.cc:1 facts")
         self.expect({"tools/cp/cp.cc": '#include "settings/settings.h"\n'}, "tools/cp/cp.cc:1 facts")
+        self.expect({"tools/cp/cp.cc": "auto pci = core::read_pci_devices(root);\n"}, "tools/cp/cp.cc:1 facts")
 
     def test_a_command_that_knows_another_is_found(self):
         self.expect({"tools/cp/cp.cc": '#include "tools/demo/demo.h"\n'}, "tools/cp/cp.cc:1 include")

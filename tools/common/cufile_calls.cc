@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "settings/settings.h"
+#include "facts/process.h"
 #include "tools/common/failure.h"
 
 namespace penstock::tools {
@@ -38,7 +38,7 @@ void require_cufile(CUfileError_t error, const std::string& subject, const char*
 void open_cufile_driver() {
   const CUfileError_t opened = cuFileDriverOpen();
   if (opened.err == CU_FILE_SUCCESS) return;
-  const core::LoadedSettings loaded = core::load_process_settings();
+  const core::LoadedSettings loaded = facts::settings_for_cufile();
   if (loaded.must_refuse) throw Failure(core::describe(core::refusal_of(loaded)));
   // cuFile has one number for this, by which it calls a driver that nobody asked for.
   if (opened.err == CU_FILE_DRIVER_NOT_INITIALIZED) {

@@ -55,7 +55,7 @@ Json nvidia_fs_json(const core::NvidiaFsStats& stats) {
   return json;
 }
 
-core::NvidiaFsStats this_machines_nvidia_fs() { return core::read_nvidia_fs_stats(open_machine_root("")); }
+core::NvidiaFsStats this_machines_nvidia_fs() { return facts::nvidia_fs_counts(open_machine_root("")); }
 
 core::NvidiaFsStats growth_of(const core::NvidiaFsStats& before, const core::NvidiaFsStats& after) {
   core::NvidiaFsStats growth;

@@ -7,8 +7,8 @@
 
 #include <string>
 
+#include "facts/machine.h"
 #include "tools/common/context.h"
-#include "topology/pci_device.h"
 
 namespace penstock::tools {
 

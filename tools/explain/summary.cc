@@ -10,7 +10,7 @@
 
 #include "base/environment.h"
 #include "facts/finding.h"
-#include "settings/settings.h"
+#include "facts/process.h"
 #include "tools/common/outlook_page.h"
 #include "tools/common/page.h"
 #include "tools/common/table.h"
@@ -141,7 +141,7 @@ std::string memory_text(const ExplainSettings& settings, bool stands_in) {
 
 // The user's placement of threads and pinned memory, or "".
 std::string said_placement() {
-  const core::LoadedSettings loaded = core::load_session_settings(core::process_environment);
+  const core::LoadedSettings loaded = facts::settings_of_session();
   const bool is_said = loaded.settings.was_set("penstock.placement");
   return is_said ? loaded.settings.text("penstock.placement") + " (PENSTOCK_PLACEMENT)" : "";
 }

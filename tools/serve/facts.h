@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "facts/outlook.h"
-#include "topology/nvidia_fs_stats.h"
-#include "topology/platform.h"
 
 namespace penstock::tools {
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "settings/settings.h"
+#include "facts/process.h"
 #include "tools/common/outlook_page.h"
 
 namespace penstock::tools {

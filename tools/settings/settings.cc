@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // penstock settings: every setting of the library with its value, where the value comes from, and what it does.
-#include "settings/settings.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -20,6 +19,7 @@
 #include "base/memory_room.h"
 #include "facts/environment.h"
 #include "facts/examination.h"
+#include "facts/process.h"
 #include "facts/storage_kind.h"
 #include "settings/names.h"
 #include "settings/words.h"
@@ -340,7 +340,7 @@ int run_settings(SettingsSettings& settings) {
   if (const std::string_view reason = facts::reason_without_effect(name); !reason.empty())
     return tell_idle(settings, reason);
   std::vector<Setting> list = settings.file.empty() ? chosen(settings) : those_that_say({}, true);
-  const core::LoadedSettings loaded = core::load_process_settings();
+  const core::LoadedSettings loaded = facts::settings_for_cufile();
   if (settings.changed) {
     std::erase_if(list, [&](Setting one) { return loaded.settings.origin(one) == core::Origin::built_in; });
   }
