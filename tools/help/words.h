@@ -99,11 +99,12 @@ constexpr Word kWords[] = {
       "If it is set, and names no file that is there, the driver does not open."}},
     {"metrics",
      "'penstock serve --once' prints those of this node, 'penstock serve' serves them to a scraper; 'penstock stats "
-     "--prometheus' prints those of processes alone"},
+     "--prometheus' prints those of processes alone. By GPU: the process or container of each, and of a process with "
+     "several CUFILE_STATS_LEVEL=3 and 'gds_stats -p PID'"},
     {"cost",
-     "'penstock-model cost --size-gb GB --nodes N' says what a run and its checkpoints cost on rented machines, with "
-     "--file-system NAME --file-system-tb TB also the $ per GB/s of a network file system; 'penstock-model checkpoint' "
-     "what one takes and how often to save, 'penstock-model registration' what registering "
+     "'penstock-model cost --size-gb GB --nodes N' says what a run and its checkpoints cost on rented machines, "
+     "and a GB/s of each, with --file-system NAME also of drives against a file system that nodes share; "
+     "'penstock-model checkpoint' what one takes and how often to save, 'penstock-model registration' what registering "
      "memory takes"},
     {"checkpoint",
      "the state of a job, saved to go on from: 'penstock explain --measure --save SIZE FOLDER' says what limits a save "
@@ -159,16 +160,16 @@ constexpr Word kWords[] = {
     {"nvidia-fs",
      "NVIDIA's kernel module for GPUDirect Storage. Two paths use it: vendor, by NVIDIA's library, and nvfs, without "
      "it; 'penstock help vendor' and 'penstock help nvfs' say what each needs, 'penstock check' what is missing here. "
-     "Its "
-     "package is nvidia-gds, of NVIDIA's repository for the system: 'apt install nvidia-gds' on Ubuntu, 'dnf install "
+     "Its package is nvidia-gds, of NVIDIA's repository for the system: 'apt install nvidia-gds' on Ubuntu, 'dnf "
+     "install "
      "nvidia-gds' on RHEL 9 and its kin; then 'modprobe nvidia-fs'"},
     {"compare",
-     "two machines: 'penstock check --root A --beside B'. Two settings: 'penstock bench FILE --compare A B' measures "
-     "them in turns, --versus another libcufile, --every-path the paths; 'penstock-model compare' holds predictions "
-     "against such results"},
+     "two machines: 'penstock check --root A --beside B' says where they differ, and what that does to the paths. Two "
+     "settings: 'penstock bench FILE --compare A B' measures them in turns, --versus another libcufile, --every-path "
+     "the paths; 'penstock-model compare' holds predictions against such results"},
     {"machines",
-     "'penstock check --root DIR' judges a machine that was captured (share/penstock/capture-machine), 'penstock check "
-     "--root A --beside B' says what differs between two, 'penstock-k8s verify --root DIR' judges several"},
+     "'penstock check --root DIR' judges a machine that was captured (share/penstock/capture-machine), with --beside "
+     "OTHER where it differs from another, 'penstock-k8s verify --root DIR' several of them"},
     {"bounce buffer",
      "pinned host memory that bytes pass on their way between storage and a GPU; PENSTOCK_BOUNCE_MIB limits it"},
     {"threads",
@@ -272,6 +273,17 @@ constexpr OtherWord kOtherWords[] = {
     {"buffers", "bounce buffer"},
     {"devices", "container"},
     {"buy", "cost"},
+    {"podman", "container"},
+    {"privileged", "container"},
+    {"grafana", "monitor"},
+    {"speed", "fast"},
+    {"diff", "compare"},
+    {"bounce buffers", "bounce buffer"},
+    {"io threads", "threads"},
+    {"slow save", "save"},
+    {"slow saves", "save"},
+    {"slow checkpoint", "save"},
+    {"slow checkpoints", "save"},
     {"prometheus", "metrics"},
 };
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -232,9 +233,12 @@ std::vector<Setting> chosen(const SettingsSettings& settings) {
   if (settings.words.size() == 1) {
     if (const std::optional<Setting> one = facts::setting_by_any_name(settings.words.front())) return {*one};
   }
-  std::vector<Setting> list = those_that_say(settings.words, settings.all);
+  std::vector<std::string> words = settings.words;
+  const auto tells = [](const std::string& word) { return word.size() > 2; };
+  if (std::ranges::any_of(words, tells)) std::erase_if(words, std::not_fn(tells));  // "io threads"
+  std::vector<Setting> list = those_that_say(words, settings.all);
   if (!list.empty()) return list;
-  for (const std::string& word : settings.words) {  // No setting has all of them.
+  for (const std::string& word : words) {  // No setting has all of them.
     const std::vector<Setting> of_word = those_that_say({word}, settings.all);
     if (of_word.empty()) refuse_word(word);
     std::ranges::copy_if(of_word, std::back_inserter(list),

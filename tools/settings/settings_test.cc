@@ -110,6 +110,7 @@ TEST_F(SettingsCommandTest, WordsFindTheSettingsWhoseNameOrSentenceHasThemAll) {
   EXPECT_TRUE(std::ranges::count(compat, "properties.allow_compat_mode")) << json(compat);
   EXPECT_LT(compat.size(), 10u) << json(compat);
   EXPECT_EQ(found({"pinned", "bounce"}).front(), "bounce_mib");
+  EXPECT_EQ(found({"io", "threads"}), found({"threads"}));
   EXPECT_TRUE(std::ranges::count(found({"posix_pool"}), "properties.posix_pool_slab_count"));
   EXPECT_NE(settings({"cache", "nosuch"}).err.find("no setting has 'nosuch' in its name or sentence"),
             std::string::npos);
