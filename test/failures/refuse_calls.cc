@@ -150,6 +150,8 @@ void stop_calls() {
 
 class Refuser {
  public:
+  explicit Refuser(pid_t command) : command_(command) {}
+
   // A call was stopped. True if its end has to be stopped, too.
   bool on_call(pid_t thread) {
     if (::ptrace(PTRACE_GETREGS, thread, nullptr, &registers_) != 0) return false;  // It was killed meanwhile.
@@ -161,7 +163,9 @@ class Refuser {
       return false;
     }
     const Row& row = *std::find_if(kRows.begin(), kRows.end(), [&](const Row& one) { return one.call == call; });
-    const int error = by_ == 0 ? 0 : error_of(thread, row);
+    // The command that has a child ask goes on beside it, to wait for it: its calls succeed, and do not count.
+    const bool is_asked_of = by_ != 0 && (thread != command_ || by_ == command_);
+    const int error = is_asked_of ? error_of(thread, row) : 0;
     if (error > 0 && row.on == On::created) return late_[thread] = error, true;
     if (error > 0) answer(thread, -error);
     else if (error == kShort) set_size(thread, registers_.rdx / 2 / unit() * unit());
@@ -248,6 +252,7 @@ class Refuser {
     (void)::ptrace(PTRACE_SETREGS, thread, nullptr, &registers_);
   }
 
+  const pid_t command_;
   user_regs_struct registers_{};
   pid_t by_ = 0;  // Who asked for failures; 0: nobody does now.
   long number_ = 0, count_ = 0;
@@ -259,7 +264,7 @@ class Refuser {
 };
 
 int watch(pid_t command) {
-  Refuser refuser;
+  Refuser refuser(command);
   while (true) {
     int status = 0;
     const pid_t thread = ::waitpid(-1, &status, __WALL);
