@@ -430,6 +430,7 @@ TEST(CheckTest, ItBeginsWithAVerdictAndWhatToChangeFirst) {
       "\nVerdict\n  files reach device memory by vendor (NVIDIA's libcufile, with nvidia-fs), if its self-test "
       "passes\n  for p2pdma, on /data/0: all of these\n    1. Install NVIDIA's");
   EXPECT_NE(verdict, std::string::npos) << text;
+  EXPECT_NE(text.find("\n    Of other storage, 'penstock explain FILE' names the steps.\n"), std::string::npos);
   EXPECT_EQ(text.find('\033'), std::string::npos);
 }
 

@@ -191,6 +191,7 @@ void print_verdict(Page& page, const facts::Outlook& outlook) {
     page.line(title, awaits_nvidia_fs(path) ? "these, and what storage needs, which shows once nvidia-fs is loaded"
                                             : "all of these");
     for (std::size_t i = 0; i < steps.size(); ++i) page.wrap(fmt::format("    {}. ", i + 1), steps[i]);
+    if (!path.only_on.empty()) page.wrap("    ", "Of other storage, 'penstock explain FILE' names the steps.");
   }
 }
 
