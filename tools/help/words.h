@@ -99,8 +99,11 @@ constexpr Word kWords[] = {
       "If it is set, and names no file that is there, the driver does not open."}},
     {"metrics",
      "'penstock serve --once' prints those of this node, 'penstock serve' serves them to a scraper; 'penstock stats "
-     "--prometheus' prints those of processes alone. By GPU: the process or container of each, and of a process with "
-     "several CUFILE_STATS_LEVEL=3 and 'gds_stats -p PID'"},
+     "--prometheus' prints those of processes alone",
+     {"Bytes: penstock_node_bytes_total{path, reason, op}; errors: penstock_node_failed_operations_total{path, op}; "
+      "docs/reference/serve.md has all, and which of them alerts watch.",
+      "No series is split by GPU. Most jobs have a process for each, so that its container or PID tells; a process "
+      "with several GPUs counts each with CUFILE_STATS_LEVEL=3, and 'penstock stats --live' shows it."}},
     {"cost",
      "'penstock-model cost --size-gb GB --nodes N' says what a run and its checkpoints cost on rented machines, "
      "and a GB/s of each, with --file-system NAME also of drives against a file system that nodes share; "
@@ -121,7 +124,8 @@ constexpr Word kWords[] = {
      "an overlay hides the drive, and 256 MiB of memory for each GPU beside the program's own; for speed also a "
      "seccomp profile that allows io_uring; 'penstock check' in the pod names what is missing",
      {"'kubectl get nodes -o json | penstock-k8s choose' names the path that the nodes can take, and 'penstock-k8s "
-      "render --path nvidia-fs --os ubuntu24.04 --kernel 6.8.0-1051-nvidia' writes the pod and what nodes need for it.",
+      "render --path nvidia-fs --os ubuntu24.04 --kernel 6.8.0-1051-nvidia --out DIR' writes the pod, and the "
+      "operator's values that its nodes need.",
       "'penstock-k8s verify' says on a node or in a pod which paths it has; 'penstock-k8s lint' judges manifests.",
       "NVIDIA's library (the path vendor) also needs the host's /run/udev and /dev/nvidia-fs* in the pod."}},
     {"kubernetes", "'penstock-k8s' answers for a cluster: choose, render, lint, verify"},
@@ -273,6 +277,17 @@ constexpr OtherWord kOtherWords[] = {
     {"buffers", "bounce buffer"},
     {"devices", "container"},
     {"buy", "cost"},
+    {"buyer", "cost"},
+    {"cloud", "cost"},
+    {"metric", "metrics"},
+    {"pod spec", "pod"},
+    {"no root", "root"},
+    {"without root", "root"},
+    {"fallen back", "fallback"},
+    {"save checkpoint", "save"},
+    {"i/o threads", "threads"},
+    {"bigger bounce buffers", "bounce buffer"},
+    {"network file system", "network_file_system"},
     {"podman", "container"},
     {"privileged", "container"},
     {"grafana", "monitor"},
