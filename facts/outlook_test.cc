@@ -169,6 +169,17 @@ TEST(OutlookTest, WhatIsTrueOfSomeStorageAloneIsToldOfThat) {
   EXPECT_TRUE(examined("dgx-ready").whole.of(PENSTOCK_PATH_P2PDMA).only_on.empty());
 }
 
+TEST(OutlookTest, WhatTheUsualPathLacksOnOneStorageIsSaidThere) {
+  std::string sentence;
+  for (const Finding& row : examined("dgx-h100").findings) {
+    if (std::string_view(row.code) == "storage" && row.subject == "/") sentence = row.sentence;
+  }
+  EXPECT_NE(sentence.find("nvfs may serve it, once that is switched on; vendor, which serves other storage, does not: "
+                          "the mount options of ext4 do not show data=ordered"),
+            std::string::npos)
+      << sentence;
+}
+
 TEST(OutlookTest, ADoubtIsAmongTheStepsOfAClosedPath) {
   PathOutlook path{PENSTOCK_PATH_P2PDMA,
                    {need("static_bar1_off", State::unknown, "it may be off", "Set the key."),

@@ -121,6 +121,15 @@ void judge_barred(const Examination& examined, const Outlook& place, const PathO
            best.remedy());
 }
 
+// Says why the path that other storage of this machine goes by serves this one not; "" if it does, or there is none.
+std::string passed_over(const Examination& examined, const Outlook& place) {
+  const PathOutlook* const other = examined.whole.best_direct();
+  if (other == nullptr || !other->is_usable()) return "";
+  const PathOutlook& here = place.of(other->path);
+  if (here.is_usable()) return "";
+  return fmt::format("; {}, which serves other storage, does not: {}", penstock_path_name(here.path), here.sentence());
+}
+
 // Judges which direct paths support a file system. One that no direct path supports is not applicable, and no fault of
 // the machine; a path that supports none of its storage has a finding of its own.
 void judge_place(const Examination& examined, const Outlook& place, Findings& findings) {
@@ -136,7 +145,8 @@ void judge_place(const Examination& examined, const Outlook& place, Findings& fi
   };
   if (std::any_of(best->needs.begin(), best->needs.end(), is_cufiles)) return judge_barred(examined, place, *best, row);
   if (best->is_usable()) return row.pass(path + " may serve it");
-  if (best->is_once_set()) return row.pass(path + " may serve it, once that is switched on");
+  if (best->is_once_set())
+    return row.pass(path + " may serve it, once that is switched on" + passed_over(examined, place));
   if (const Finding* const doubt = best->doubt()) {
     may_follow_by(doubt, row);
     return row.unknown(fmt::format("{} might serve it, once that is switched on; whether it does is unknown: {}", path,
