@@ -48,9 +48,10 @@ class TestSummaryTest(unittest.TestCase):
         self.assertEqual(text, "FAILED T.Fails\n1 passed, 1 failed, 0 skipped\n")
 
     def test_a_failure_is_told_with_the_end_of_what_it_printed(self):
-        output = "\n".join(f"line {number}" for number in range(1000)) + "\nexpected 4, found 5"
+        output = "\n".join(f"line {number}" for number in range(1000)) + "\nexpected 4, found 5" + 10_000 * " "
         text = self.summary(PASSES, case("T.Fails", "fail", output))[1]
-        self.assertIn("    line 999\n    expected 4, found 5\n1 passed, 1 failed, 0 skipped\n", text)
+        self.assertIn("    line 999\n    expected 4, found 5 ", text)
+        self.assertLess(len(text), 2000)
         self.assertNotIn("line 900\n", text)
 
     def test_a_test_that_cannot_start_failed(self):
