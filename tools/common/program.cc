@@ -154,18 +154,19 @@ void tell_options_of(CommandLine& added, const std::string& name, const Command&
   added.options_elsewhere(name, there);
 }
 
-void add_verb(CommandLine& line, const Program& program, const Command& verb, const Command* question) {
+// A refusal may name the options of other questions, so they are told of the command that was asked for, and no other.
+void add_verb(CommandLine& line, const Program& program, const Command& verb, const Command* question, bool is_asked) {
   const bool is_question = question != nullptr && is_question_of(*question, verb);
   const Command& asked = is_question ? *question : verb;
   CommandLine added = line.command(verb.name, asked.summary);
   if (is_question) added.question(asked.flag);
   asked.add(added);
   const std::string name = fmt::format("{} {}", program.name, verb.name);
-  if (is_question) return tell_options_of(added, name, verb);
+  if (is_question) return is_asked ? tell_options_of(added, name, verb) : void();
   for (const Command& each : program.commands) {
     if (!is_question_of(each, verb)) continue;
     added.other_question(each.flag, each.summary);
-    tell_options_of(added, fmt::format("{} {}", name, each.flag), each);
+    if (is_asked) tell_options_of(added, fmt::format("{} {}", name, each.flag), each);
   }
 }
 
@@ -184,7 +185,7 @@ int run_words(const Program& program, const Words& words) {
   line.choice("--color", {"auto", "always", "never"}, show_colors, "Whether words are coloured [auto: on a terminal]");
   const Command* const question = question_of(program, words);
   for (const Command& command : program.commands) {
-    if (command.is_listed() || &command == asked) add_verb(line, program, command, question);
+    if (command.is_listed() || &command == asked) add_verb(line, program, command, question, &command == asked);
   }
   line.footer(program.footer);
   return line.run(words);

@@ -165,8 +165,7 @@ constexpr Word kWords[] = {
      "NVIDIA's kernel module for GPUDirect Storage. Two paths use it: vendor, by NVIDIA's library, and nvfs, without "
      "it; 'penstock help vendor' and 'penstock help nvfs' say what each needs, 'penstock check' what is missing here. "
      "Its package is nvidia-gds, of NVIDIA's repository for the system: 'apt install nvidia-gds' on Ubuntu, 'dnf "
-     "install "
-     "nvidia-gds' on RHEL 9 and its kin; then 'modprobe nvidia-fs'"},
+     "install nvidia-gds' on RHEL 9 and its kin; then 'modprobe nvidia-fs'"},
     {"compare",
      "two machines: 'penstock check --root A --beside B' says where they differ, and what that does to the paths. Two "
      "settings: 'penstock bench FILE --compare A B' measures them in turns, --versus another libcufile, --every-path "
