@@ -71,10 +71,11 @@ def is_readable(place: Path) -> bool | None:
 
 def _newest(found: Known, count: int, ask: Callable[[Path, Layout], bool | None]) -> set[Path]:
     """The newest of which the answer is true, and before them those without an answer: one may be the newest of all."""
-    answers = ((place, answer) for place, layout in reversed(found) if (answer := ask(place, layout)) is not False)
     kept: set[Path] = set()
-    for place, answer in answers:
-        kept.add(place)
+    for place, layout in reversed(found):
+        answer = ask(place, layout)
+        if answer is not False:
+            kept.add(place)
         count -= answer is True
         if count == 0:
             break
