@@ -38,7 +38,8 @@ class FakeVolume final : public Volume {
   struct Done {
     std::uint64_t read_bytes = 0, written_bytes = 0, summed_bytes = 0;
   } done;
-  std::function<void()> before_write;  // Called once, before the next write.
+  std::vector<std::uint64_t> summed_at;  // done.summed_bytes when each request ended.
+  std::function<void()> before_write;    // Called once, before the next write.
   // Called once, before the next read: simulates another thread while this one waits for the volume.
   std::function<void()> before_read;
   std::function<void()> in_read_journal;  // Called in each read of the journal.
@@ -58,7 +59,9 @@ class FakeVolume final : public Volume {
       const auto pieces = pieces_of(requests[i]);
       const auto offset = static_cast<std::uint64_t>(requests[i].file_offset);
       is_write(requests[i]) ? write(offset, pieces, moved) : read(offset, pieces, moved);
-      ended(i, moved);
+      const EndedRequest one{i, moved};
+      summed_at.push_back(done.summed_bytes);
+      ended({&one, 1});
     }
   }
   core::Status sync() override {

@@ -84,23 +84,24 @@ class QueuePool::Use {
 };
 
 void QueuePool::transfer_here(std::span<const penstock_request> requests, const Ended& ended) const {
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    penstock_report report{};
-    report.struct_size = sizeof report;
-    const penstock_status status = library_.transfer(&requests[i], &report);
-    ended(i, status, report);
+  for (const penstock_request& one : requests) {
+    penstock_completion completion{};
+    completion.cookie = one.cookie;
+    completion.report.struct_size = sizeof completion.report;
+    completion.status = library_.transfer(&one, &completion.report);
+    ended({&completion, 1});
   }
 }
 
 // Submits as many as the queue takes, and the others as completions arrive.
 core::Status QueuePool::transfer_all(std::span<penstock_request> requests, const Ended& ended, std::size_t caller_max) {
+  for (std::size_t i = 0; i < requests.size(); ++i) requests[i].cookie = i;
   if (requests.size() <= caller_max || requests.empty()) {
     transfer_here(requests, ended);
     return core::success();
   }
   const core::Result<penstock_queue*> queue = take();
   if (!queue.ok()) return queue.status();
-  for (std::size_t i = 0; i < requests.size(); ++i) requests[i].cookie = i;
   Use use(*this, *queue);
   while (use.over < requests.size()) {
     std::uint32_t taken = 0;
@@ -109,13 +110,15 @@ core::Status QueuePool::transfer_all(std::span<penstock_request> requests, const
         library_.queue_submit(*queue, requests.data() + use.begun, static_cast<std::uint32_t>(left), &taken);
     use.begun += taken;
     if (status.code != 0 && taken < left) {  // This request was refused, and has no completion.
+      penstock_completion refused{};
+      refused.cookie = use.begun++;
+      refused.status = status;
       ++use.over;
-      ended(use.begun++, status, penstock_report{});
+      ended({&refused, 1});
       continue;
     }
     penstock_completion completions[kReapMost];
-    for (std::uint32_t i = 0, count = use.reap(completions); i < count; ++i)
-      ended(completions[i].cookie, completions[i].status, completions[i].report);
+    ended({completions, use.reap(completions)});
   }
   return core::success();
 }

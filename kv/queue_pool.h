@@ -44,7 +44,7 @@ struct MovedBytes {
 
 class QueuePool {
  public:
-  using Ended = std::function<void(std::size_t request, const penstock_status&, const penstock_report&)>;
+  using Ended = std::function<void(std::span<const penstock_completion>)>;
 
   // The session must outlive this.
   QueuePool(const Library& library, penstock_session* session) : library_(library), session_(session) {}
@@ -52,9 +52,9 @@ class QueuePool {
   QueuePool(const QueuePool&) = delete;
   QueuePool& operator=(const QueuePool&) = delete;
 
-  // Calls `ended` for each request that has ended, in any order, and returns when all have, or throws what `ended` has
-  // thrown. Sets their cookies. Fails if no queue can be opened; then none has begun. The calling thread moves up to
-  // caller_max of them itself, one after the other, without a queue. Any thread.
+  // Calls `ended` with the requests that have ended, in any order, and returns when all have, or throws what `ended`
+  // has thrown. Sets their cookies, to their places. Fails if no queue can be opened; then none has begun. The calling
+  // thread moves up to caller_max of them itself, one after the other, without a queue. Any thread.
   core::Status transfer_all(std::span<penstock_request> requests, const Ended& ended, std::size_t caller_max = 0)
       EXCLUDES(mutex_);
 

@@ -127,18 +127,24 @@ MovedBytes SessionVolume::moved() const {
 
 void SessionVolume::transfer_each(std::span<penstock_request> requests, const Ended& ended) {
   for (penstock_request& one : requests) one.file = slab_;
-  const auto count_and_tell = [&](std::size_t i, const penstock_status& status, const penstock_report& report) {
+  std::vector<EndedRequest> told;
+  const auto count_and_tell = [&](std::span<const penstock_completion> completions) {
+    told.clear();
     {
       const core::MutexLock lock(mutex_);
-      moved_.count(library_, report);
+      for (const penstock_completion& each : completions) {
+        moved_.count(library_, each.report);
+        told.push_back({each.cookie, {status_of(each.status), each.report.bytes}});
+      }
     }
-    ended(i, {status_of(status), report.bytes});
+    ended(told);
   };
   // Copying a chunk or two takes less time than waking another thread.
   const std::size_t caller_max = role_ == Role::memory ? kByCallerMost : 0;
   const Status status = queues_.transfer_all(requests, count_and_tell, caller_max);
   if (status.ok()) return;
-  for (std::size_t i = 0; i < requests.size(); ++i) ended(i, {status, 0});
+  for (std::size_t i = 0; i < requests.size(); ++i) told.push_back({i, {status, 0}});
+  ended(told);
 }
 
 Status SessionVolume::sync() {

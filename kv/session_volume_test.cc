@@ -145,10 +145,10 @@ TEST_F(SessionVolumeTest, AnExceptionAtARequestsEndPassesWhenAllHaveEnded) {
     writer->transfer_each(requests, ended);
   };
   std::memset(memory.get(), 'x', kRequests * kBytes);
-  transfer(PENSTOCK_WRITE, [](std::size_t, const Moved&) {});
+  transfer(PENSTOCK_WRITE, [](const auto&) {});
   for (int round = 0; round < 2; ++round) {
     std::memset(memory.get(), 0, kRequests * kBytes);
-    EXPECT_THROW(transfer(PENSTOCK_READ, [](std::size_t, const Moved&) { throw std::bad_alloc(); }), std::bad_alloc);
+    EXPECT_THROW(transfer(PENSTOCK_READ, [](const auto&) { throw std::bad_alloc(); }), std::bad_alloc);
     EXPECT_EQ(std::count(memory.get(), memory.get() + kRequests * kBytes, std::byte{'x'}), kRequests * kBytes);
   }
   writer.reset();

@@ -70,6 +70,26 @@ TEST_F(StoreTest, ChunksThatAreCopiedIntoOneBufferAreNotTakenForDamaged) {
 }
 
 // A chunk with an invalid cost can be evicted like any other: nothing is pinned here, so no put is refused.
+TEST_F(StoreTest, ChunksOfOneCallAreCheckedWhileOthersArrive) {
+  const auto store = open();
+  std::vector<std::vector<std::byte>> memories(3, std::vector<std::byte>(kChunk));
+  std::vector<iovec> pieces;
+  std::vector<Request> requests;
+  for (std::uint64_t key = 0; key < memories.size(); ++key) {
+    put_whole(*store, key);
+    pieces.push_back({memories[key].data(), kChunk});
+  }
+  for (std::uint64_t key = 0; key < memories.size(); ++key) requests.push_back({name_of(key), {&pieces[key], 1}});
+  volume.done = {};
+  volume.summed_at.clear();
+
+  store->get(each_of(requests));
+
+  for (const Request& one : requests) EXPECT_EQ(one.outcome, Outcome::done);
+  EXPECT_EQ(volume.summed_at.back(), 2 * kChunk) << "the last one arrived before others had been checked";
+  EXPECT_EQ(volume.done.summed_bytes, 3 * kChunk);
+}
+
 TEST_F(StoreTest, CostsThatAreNoNumbersDoNotBreakTheOrderOfChunks) {
   constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                             -std::numeric_limits<float>::infinity(), -1};

@@ -55,27 +55,32 @@ class Reads {
     }
   }
 
-  // Chunks in host memory are checked while others arrive, those of devices together at the end.
+  // Chunks are checked while others arrive.
   void run() {
-    std::vector<Request*> unchecked;
-    volume_.transfer_each(transfers_, [&](std::size_t transfer, const Moved& moved) {
-      const std::size_t i = of_[transfer];
-      Arrival& arrival = arrivals_[i];
-      const bool is_header = transfer == 0 || of_[transfer - 1] != i;
-      (is_header ? arrival.header : arrival.payload) = moved;
-      if (--arrival.missing > 0) return;
-      Request& one = *requests_[i];
-      one.status = arrival.header.status.ok() ? arrival.payload.status : arrival.header.status;
-      one.outcome = arrival_of(store_, one, pages_[i], arrival.header, arrival.payload);
-      if (one.outcome != Outcome::done) return;
-      Request* const own = &one;
-      if (one.is_host) check_sums(volume_, {&own, 1});
-      else unchecked.push_back(own);
+    volume_.transfer_each(transfers_, [&](std::span<const Volume::EndedRequest> ended) {
+      std::vector<Request*> arrived;
+      for (const auto& [transfer, moved] : ended) {
+        Request& one = *requests_[of_[transfer]];
+        if (has_arrived(transfer, moved) && one.outcome == Outcome::done) arrived.push_back(&one);
+      }
+      check_sums(volume_, arrived);
     });
-    check_sums(volume_, unchecked);
   }
 
  private:
+  // True if nothing of the transfer's chunk is missing any more; then its request has its outcome.
+  bool has_arrived(std::size_t transfer, const Moved& moved) {
+    const std::size_t i = of_[transfer];
+    Arrival& arrival = arrivals_[i];
+    const bool is_header = transfer == 0 || of_[transfer - 1] != i;
+    (is_header ? arrival.header : arrival.payload) = moved;
+    if (--arrival.missing > 0) return false;
+    Request& one = *requests_[i];
+    one.status = arrival.header.status.ok() ? arrival.payload.status : arrival.header.status;
+    one.outcome = arrival_of(store_, one, pages_[i], arrival.header, arrival.payload);
+    return true;
+  }
+
   struct Arrival {
     Moved header, payload;
     std::size_t missing = 0;  // Transfers.

@@ -29,7 +29,9 @@ std::uint64_t bytes_of(std::span<const iovec> pieces) {
 
 std::vector<Moved> Volume::transfer(std::span<penstock_request> requests) {
   std::vector<Moved> all(requests.size());
-  transfer_each(requests, [&](std::size_t i, const Moved& moved) { all[i] = moved; });
+  transfer_each(requests, [&](std::span<const EndedRequest> ended) {
+    for (const EndedRequest& each : ended) all[each.request] = each.moved;
+  });
   return all;
 }
 

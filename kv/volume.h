@@ -40,10 +40,14 @@ class Volume {
 
   virtual ~Volume() = default;
 
-  using Ended = std::function<void(std::size_t request, const Moved& moved)>;
+  struct EndedRequest {
+    std::size_t request = 0;  // Its place among those of the call.
+    Moved moved;
+  };
+  using Ended = std::function<void(std::span<const EndedRequest>)>;
 
   // Executes requests for ranges of the slab, none of them empty, in any order and many at once. Calls `ended` on this
-  // thread for each that has ended, while others go on, and returns when all have. Sets their files and cookies. Any
+  // thread with those that have ended, while others go on, and returns when all have. Sets their files and cookies. Any
   // thread.
   virtual void transfer_each(std::span<penstock_request> requests, const Ended& ended) = 0;
   // Returns the outcome of each.

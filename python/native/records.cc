@@ -135,12 +135,13 @@ nb::tuple RecordReader::read(const nb::bytes& numbers, const nb::bytes& offsets,
   {
     const NoGil no_gil;
     wait_for_order(into);
-    const core::Status begun =
-        queues_->transfer_all(requests, [&](std::size_t i, const auto& status, const auto& report) {
-          if (failure.code == 0) failure = status;
-          is_short = is_short || (status.code == 0 && report.bytes != runs[i].bytes);
-          moved.count(library, report);
-        });
+    const core::Status begun = queues_->transfer_all(requests, [&](std::span<const penstock_completion> ended) {
+      for (const auto& [size, reserved, i, status, report] : ended) {
+        if (failure.code == 0) failure = status;
+        is_short = is_short || (status.code == 0 && report.bytes != runs[i].bytes);
+        moved.count(library, report);
+      }
+    });
     if (!begun.ok()) failure = raw(begun);
   }
   check(failure);

@@ -38,13 +38,13 @@ class SlowVolume final : public kv::Volume {
   void transfer_each(std::span<penstock_request> requests, const Ended& ended) override {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       pass_time();
-      kv::Moved one{killed(), 0};
-      const auto keep = [&](std::size_t, const kv::Moved& moved) { one = moved; };
+      EndedRequest one{i, {killed(), 0}};
+      const auto keep = [&](std::span<const EndedRequest> all) { one.moved = all.front().moved; };
       const auto move = [&] { volume_.transfer_each(requests.subspan(i, 1), keep); };
       if (requests[i].op == PENSTOCK_READ) move();
       else change(move);
       pass_time();
-      ended(i, one);
+      ended({&one, 1});
     }
   }
   core::Status sync() override {
