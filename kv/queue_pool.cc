@@ -3,6 +3,7 @@
 #include "kv/queue_pool.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/invariant.h"
 
@@ -11,6 +12,8 @@ namespace {
 
 constexpr std::uint32_t kDepth = 256;
 constexpr std::uint32_t kReapMost = 64;
+// More are submitted in several steps: the first are under way while the pieces of the next are copied.
+constexpr std::size_t kSubmitMost = 16;
 
 }  // namespace
 
@@ -76,6 +79,24 @@ class QueuePool::Use {
     return count;
   }
 
+  // Begins some of those that have not begun, or tells that the next one was refused. False if none is left, or the
+  // queue has no room.
+  bool begin_some(std::span<const penstock_request> all, const Ended& ended) {
+    const std::size_t left = std::min({all.size() - begun, kDepth - (begun - over), kSubmitMost});
+    std::uint32_t taken = 0;
+    if (left == 0) return false;
+    const penstock_status status =
+        pool_.library_.queue_submit(queue_, all.data() + begun, static_cast<std::uint32_t>(left), &taken);
+    begun += taken;
+    if (taken == left || status.code == 0) return taken > 0;
+    penstock_completion refused{};
+    refused.cookie = begun++;
+    refused.status = status;
+    ++over;
+    ended({&refused, 1});
+    return true;
+  }
+
   std::size_t begun = 0, over = 0;
 
  private:
@@ -93,30 +114,21 @@ void QueuePool::transfer_here(std::span<const penstock_request> requests, const 
   }
 }
 
-// Submits as many as the queue takes, and the others as completions arrive.
 core::Status QueuePool::transfer_all(std::span<penstock_request> requests, const Ended& ended, std::size_t caller_max) {
   for (std::size_t i = 0; i < requests.size(); ++i) requests[i].cookie = i;
-  if (requests.size() <= caller_max || requests.empty()) {
-    transfer_here(requests, ended);
+  const std::size_t here = std::min<std::size_t>(requests.size(), requests.size() <= caller_max ? caller_max : 1);
+  const std::span<penstock_request> own = requests.last(here), others = requests.first(requests.size() - here);
+  if (others.empty()) {
+    transfer_here(own, ended);
     return core::success();
   }
   const core::Result<penstock_queue*> queue = take();
   if (!queue.ok()) return queue.status();
   Use use(*this, *queue);
-  while (use.over < requests.size()) {
-    std::uint32_t taken = 0;
-    const std::size_t left = std::min<std::size_t>(requests.size() - use.begun, kDepth - (use.begun - use.over));
-    const penstock_status status =
-        library_.queue_submit(*queue, requests.data() + use.begun, static_cast<std::uint32_t>(left), &taken);
-    use.begun += taken;
-    if (status.code != 0 && taken < left) {  // This request was refused, and has no completion.
-      penstock_completion refused{};
-      refused.cookie = use.begun++;
-      refused.status = status;
-      ++use.over;
-      ended({&refused, 1});
-      continue;
-    }
+  for (bool is_own_over = false; !is_own_over || use.over < others.size();) {
+    if (use.begin_some(others, ended)) continue;
+    if (use.begun == others.size() && !std::exchange(is_own_over, true)) transfer_here(own, ended);
+    if (use.over == others.size()) continue;
     penstock_completion completions[kReapMost];
     ended({completions, use.reap(completions)});
   }

@@ -54,7 +54,8 @@ class QueuePool {
 
   // Calls `ended` with the requests that have ended, in any order, and returns when all have, or throws what `ended`
   // has thrown. Sets their cookies, to their places. Fails if no queue can be opened; then none has begun. The calling
-  // thread moves up to caller_max of them itself, one after the other, without a queue. Any thread.
+  // thread moves up to caller_max of them itself, one after the other, without a queue. If there are more, it moves the
+  // last one, while the session's threads, which have to be woken first, move the others. Any thread.
   core::Status transfer_all(std::span<penstock_request> requests, const Ended& ended, std::size_t caller_max = 0)
       EXCLUDES(mutex_);
 

@@ -155,6 +155,29 @@ TEST_F(SessionVolumeTest, AnExceptionAtARequestsEndPassesWhenAllHaveEnded) {
   EXPECT_EQ(open_queues, 0);
 }
 
+// The session's threads have to be woken; meanwhile the caller would only wait.
+TEST_F(SessionVolumeTest, TheCallerMovesTheLastOfItsRequestsAndThreadsMoveTheOthers) {
+  static std::uint64_t here = 0, queued = 0;
+  Library counted = kLibrary;
+  counted.transfer = [](const penstock_request* one, penstock_report* report) {
+    here += one->size;
+    return penstock_transfer(one, report);
+  };
+  counted.queue_submit = [](penstock_queue* queue, const penstock_request* all, std::uint32_t count,
+                            std::uint32_t* taken) {
+    const penstock_status status = penstock_queue_submit(queue, all, count, taken);
+    for (std::uint32_t i = 0; i < *taken; ++i) queued += all[i].size;
+    return status;
+  };
+  const auto writer = std::move(SessionVolume::open(counted, session_, folder(), Role::writer, kSlab).value());
+  const auto kept = store(*writer);
+
+  ASSERT_EQ(put(*kept, 1, content_of(1, 0, kChunk)), Outcome::done);
+
+  EXPECT_EQ(here, kChunk);
+  EXPECT_EQ(queued, kHeaderBytes);
+}
+
 TEST_F(SessionVolumeTest, AHoleBehindTheRecordsOfAJournalIsNotRead) {
   const auto writer = std::move(volume(Role::writer).value());
   const auto kept = store(*writer);
