@@ -16,6 +16,7 @@ constexpr const char* kMakeChecksums = "make checksums";
 constexpr std::size_t kBlocksMax = 16384;  // The most for one launch, which so covers 1 GiB.
 constexpr std::size_t kBlocksBytes = kBlocksMax * sizeof(ChecksumBlock);
 constexpr std::size_t kCopyBytes = 1u << 20;
+constexpr std::size_t kKnownMax = 256;  // The largest models have some hundred layers.
 
 using Bytes = std::span<const std::byte>;
 
@@ -61,7 +62,7 @@ class Checksums::Work {
   Status add(Bytes piece, Sums sums) {
     *sums.crc = 0;
     if (piece.empty()) return success();
-    if (!is_inside(piece)) facts_ = checksums_.devices_.describe(piece.data());
+    if (!is_inside(piece)) facts_ = look_up(piece);
     if (!facts_.needs_device()) {
       // The driver keeps page-locked memory mapped.
       const bool is_known = facts_.kind == MemoryKind::registered_host && is_inside(piece);
@@ -123,6 +124,20 @@ class Checksums::Work {
   bool is_inside(Bytes piece) const {
     const auto at = reinterpret_cast<std::uintptr_t>(piece.data());
     return at >= facts_.base && at - facts_.base < facts_.size && piece.size() <= facts_.size - (at - facts_.base);
+  }
+
+  // Pieces of paged memory go round the same few allocations, of which the driver is asked once.
+  PointerFacts look_up(Bytes piece) {
+    for (std::size_t i = 0; i < known_.size(); ++i) {
+      next_known_ = next_known_ + 1 < known_.size() ? next_known_ + 1 : 0;
+      facts_ = known_[next_known_];
+      if (is_inside(piece)) return facts_;
+    }
+    const PointerFacts facts = checksums_.devices_.describe(piece.data());
+    if (facts.size == 0 || known_.size() == kKnownMax) return facts;
+    next_known_ = known_.size();
+    known_.push_back(facts);
+    return facts;
   }
 
   bool is_all_of_device(Bytes piece) const {
@@ -222,6 +237,8 @@ class Checksums::Work {
   std::unique_ptr<Desk> desk_;               // Gathers blocks.
   std::vector<std::unique_ptr<Desk>> sent_;  // Their sums are made, or under way.
   PointerFacts facts_;
+  std::vector<PointerFacts> known_;  // Facts of allocations, in the order in which pieces first lay in them.
+  std::size_t next_known_ = 0;
   Crc32cCombiner combine_;
 };
 

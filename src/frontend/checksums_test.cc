@@ -142,6 +142,24 @@ TEST_F(ChecksumsOfAGpu, ManyPiecesTakeOneLaunch) {
   EXPECT_EQ(driver("fake_cuda_checksums"), before + 1);
 }
 
+// A paged cache has an allocation for each layer.
+TEST_F(ChecksumsOfAGpu, PiecesThatGoRoundAFewAllocationsAskForEachOnce) {
+  std::vector<std::byte*> layers = {memory_};
+  while (layers.size() < 8) layers.push_back(static_cast<std::byte*>(device_->memory().allocate(64 << 10).value()));
+  std::vector<iovec> pieces;
+  for (std::size_t block = 0; block < 16; ++block) {
+    for (std::byte* const layer : layers) pieces.push_back({layer + block * 4096, 4096});
+  }
+  std::vector<std::uint32_t> sums(pieces.size());
+  const int before = driver("fake_cuda_lookups");
+
+  ASSERT_TRUE(checksums_->make(pieces, sums).ok());
+
+  EXPECT_EQ(driver("fake_cuda_lookups") - before, 8);
+  EXPECT_EQ(sums[8], crc32c(std::span(bytes_).subspan(4096, 4096)));
+  for (std::byte* const layer : std::span(layers).subspan(1)) device_->memory().release(layer);
+}
+
 TEST_F(ChecksumsOfAGpu, MemoryThatEndsTooSoonFailsAndNoKernelReadsIt) {
   const int before = driver("fake_cuda_checksums");
   std::uint32_t sum = 0;

@@ -18,7 +18,7 @@
 // gives the result of cuInit; PENSTOCK_FAKE_CUDA_WORDS=0 refuses to wait for words; fake_cuda_shut_down() is what the
 // end of the process does to a real driver; fake_cuda_fail_at(n) lets the nth piece of work from now on be refused;
 // fake_cuda_refuse_modules(1) lets no module load; fake_cuda_scatters() counts kernels for many small copies,
-// fake_cuda_checksums() those for checksums;
+// fake_cuda_checksums() those for checksums, and fake_cuda_lookups() the questions about addresses;
 // fake_cuda_virtual_things() counts what cuMemCreate, cuMemAddressReserve and cuMemMap made and nobody has undone. In
 // emulated machines exported_memory.cc has it export real dma-bufs.
 #pragma once
@@ -135,6 +135,7 @@ struct DriverState {
   bool modules_refused = false;
   int scatters = 0;        // Launches of the kernel for many small copies.
   int checksums = 0;       // And of the one that makes checksums.
+  int lookups = 0;         // Calls that ask for the facts of an address.
   int virtual_things = 0;  // Allocations, reservations and mappings of cuMemCreate and its kin that are alive.
 };
 

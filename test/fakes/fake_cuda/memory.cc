@@ -119,6 +119,7 @@ CALL(cuMemHostGetDevicePointer_v2, CUdeviceptr* on_device, void* host, unsigned)
 }
 CALL(cuPointerGetAttributes, unsigned count, int* attributes, void** values, CUdeviceptr wanted) {
   ENTER;
+  ++driver().lookups;
   const auto found = find(wanted);
   const bool known = found != driver().blocks.end();
   Block block = known ? found->second : Block{0, nullptr, -2, 0, 0, 0};

@@ -154,6 +154,7 @@ CALL(fake_cuda_refuse_modules, int refused) {
   const std::unique_lock lock(driver().mutex); driver().modules_refused = refused != 0; return 0;
 }
 CALL(fake_cuda_scatters) { const std::unique_lock lock(driver().mutex); return driver().scatters; }
+CALL(fake_cuda_lookups) { const std::unique_lock lock(driver().mutex); return driver().lookups; }
 CALL(fake_cuda_checksums) { const std::unique_lock lock(driver().mutex); return driver().checksums; }
 CALL(cuModuleLoadData, CUmodule* made, const void* image) {
   ENTER; REQUIRE(outside_capture()); REQUIRE(need_context());
