@@ -27,12 +27,15 @@ class RequestMemory {
  public:
   RequestMemory() = default;
   RequestMemory(std::byte* address) : address_(address) {}  // Not explicit: most memory is in one place.
-  explicit RequestMemory(std::span<const MemoryPiece> pieces)
-      : address_(pieces.empty() ? nullptr : begin_of(pieces[0])), pieces_(pieces.data()), count_(pieces.size()) {
+  // is_known: they are memory of the request's device, as its driver has said for this request.
+  explicit RequestMemory(std::span<const MemoryPiece> pieces, bool is_known = false)
+      : address_(pieces.empty() ? nullptr : begin_of(pieces[0])), pieces_(pieces.data()), count_(pieces.size()),
+        is_known_(is_known) {
     skip(0);
   }
 
   bool is_in_pieces() const { return count_ > 0; }
+  bool is_known() const { return is_known_; }
   std::byte* address() const { return address_; }  // The address of the first byte.
 
   // Skips the first `bytes` bytes.
@@ -71,6 +74,7 @@ class RequestMemory {
   std::byte* address_ = nullptr;
   const MemoryPiece* pieces_ = nullptr;  // `address_` lies in the first one.
   std::size_t count_ = 0;                // 0: all bytes are in one place.
+  bool is_known_ = false;
 };
 
 }  // namespace penstock::core

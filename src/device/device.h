@@ -46,6 +46,9 @@ struct PointerFacts {
   std::uint64_t base = 0;
   std::uint64_t size = 0;    // Bytes in the allocation; 0 where unknown.
   std::uint64_t mapped = 0;  // The address in this process where storage's DMA engines reach `base`; 0: nowhere.
+  // The driver was asked for this very request, so that a kernel may touch the memory. The facts that a buffer's
+  // registration has kept may be out of date.
+  bool is_fresh = false;
 
   bool needs_device() const { return kind == MemoryKind::device || kind == MemoryKind::managed; }
 };
@@ -78,7 +81,8 @@ struct Copy {
   void* device_address = nullptr;
   void* host = nullptr;
   std::size_t size = 0;
-  bool locked = false;  // Host memory known to be registered with this device, so that no driver call is needed.
+  bool locked = false;    // Host memory known to be registered with this device, so that no driver call is needed.
+  bool is_known = false;  // Device memory whose facts are fresh, so that no driver call is needed.
 };
 
 // Device memory and its checksums: up to kBytesMax, processed by one multiprocessor, at any alignment.

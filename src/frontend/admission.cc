@@ -35,7 +35,7 @@ bool admit_together(Session& session, RawRequest request, std::span<const Memory
   request.size = first->iov_len;
   if (!admit_and_route(session, request, file, flight).ok() || !traits_of(flight.report.path).gathers) return false;
   if (!session.is_all_of(flight.request.facts, request, pieces)) return false;
-  flight.request.memory = RequestMemory(pieces);
+  flight.request.memory = RequestMemory(pieces, flight.request.facts.is_fresh);
   flight.request.size = size;
   return true;
 }

@@ -224,7 +224,7 @@ Status Session::admit(const RawRequest& request, File* file, RoutedRequest& admi
   return status.ok() ? find_memory(request, admitted.facts) : status;
 }
 
-bool Session::is_all_of(const PointerFacts& memory, RawRequest request, std::span<const MemoryPiece> pieces) const {
+bool Session::is_all_of(PointerFacts& memory, RawRequest request, std::span<const MemoryPiece> pieces) const {
   PointerFacts facts = memory;
   for (const MemoryPiece& piece : pieces) {
     const auto begin = reinterpret_cast<std::uintptr_t>(piece.iov_base);
@@ -235,6 +235,7 @@ bool Session::is_all_of(const PointerFacts& memory, RawRequest request, std::spa
     if (!find_memory(request, facts).ok() || facts.kind != memory.kind || facts.device != memory.device) return false;
     // Mapped pieces may have a more direct path than others.
     if ((facts.mapped != 0) != (memory.mapped != 0)) return false;
+    memory.is_fresh = memory.is_fresh && facts.is_fresh;
   }
   return true;
 }

@@ -91,7 +91,7 @@ class Session {
   // check(), plus the facts of the memory: ready for the router.
   Status admit(const RawRequest& request, File* file, RoutedRequest& admitted) const;
   // True if all pieces are in the same kind of memory as the first, admitted one.
-  bool is_all_of(const PointerFacts& memory, RawRequest request, std::span<const MemoryPiece> pieces) const;
+  bool is_all_of(PointerFacts& memory, RawRequest request, std::span<const MemoryPiece> pieces) const;
   // While this number is unchanged, the same buffers are registered.
   std::uint64_t buffer_changes() const { return buffers_.changes(); }
   // After a short write: releases the preallocated blocks behind the file's end, unless others use them.

@@ -271,6 +271,7 @@ PointerFacts CudaDeviceSet::describe(const void* pointer) {
   }
   if (found.type == CU_MEMORYTYPE_DEVICE) {
     PointerFacts facts{MemoryKind::device, device_of(found.context, found.ordinal), found.base, found.size};
+    facts.is_fresh = true;
     if (terms_.export_memory) find_mapped(pointer, found.ordinal, facts);
     return facts;
   }
