@@ -81,6 +81,7 @@ class KvRequests {
     memories_.push_back(&memory);
   }
   void add(const Block& block, std::vector<iovec>& own) {
+    own.reserve(own.size() + block.of->layers().size());
     for (const Blocks::Layer& layer : block.of->layers()) {
       own.push_back({layer.memory.data() + block.number * layer.bytes, layer.bytes});
       memories_.push_back(&layer.memory);
