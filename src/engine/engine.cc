@@ -55,6 +55,7 @@ Outcome Engine::move(Flight& flight) {
     Router::before_move(flight);
     // A path may ask for larger chunks than usual.
     flight.cut_into_chunks(small ? chunk : operation_max_.load(std::memory_order_relaxed));
+    note_if_short(flight);
     if (small && !may_be_cached_read(flight)) move_alone(flight, (*pools)->small);
     else move_by_size(flight, **pools);
   } else {
@@ -62,6 +63,11 @@ Outcome Engine::move(Flight& flight) {
   }
   account_for(flight);
   return flight.outcome();
+}
+
+void Engine::note_if_short(const Flight& flight) {
+  if (is_long(flight.request.size) || flight.plan().middle_io_mode() != IoMode::o_direct) return;
+  if (DriveShare& drive = drive_of(flight); drive.is_taken()) drive.note_short();
 }
 
 std::optional<Outcome> Engine::read_if_cached(Flight& flight) {
@@ -191,7 +197,7 @@ void Engine::move_large(Flight& flight, ChannelPool& pool) {
 
 void Engine::move_untuned(Flight& flight, ChannelPool& pool) {
   const TransferTime time(active_on_[place_of(flight.request.device())]);
-  SharedFlight shared(flight, pool, flight.request.size);
+  SharedFlight shared(flight, pool, flight.request.size, drive_of(flight));
   workers_.run(shared, threads_for(flight, 0) - 1, flight.request.facts.device);
   const std::uint64_t share_ns = time.share_of(time.wall_ns());
   const std::uint64_t bytes = flight.progress().bytes();
@@ -219,7 +225,7 @@ void Engine::move_tuned(Flight& flight, std::uint64_t cached_chunk, ChannelPool&
     const std::uint64_t chunk = cached_chunk > 0 ? cached_chunk : chunk_for(part);
     part.cut_into_chunks(choice.trial ? std::min(chunk, kShareMin) : chunk);
     const TransferTime time(active_on_[place_of(flight.request.device())]);
-    SharedFlight shared(part, pool, size);
+    SharedFlight shared(part, pool, size, drive_of(part));
     workers_.run(shared, std::min(choice.threads, threads_max) - 1, part.request.facts.device);
     const std::uint64_t wall_ns = time.wall_ns();
     const Progress& done = part.progress();

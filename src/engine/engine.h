@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "engine/drive_share.h"
 #include "engine/router.h"
 #include "engine/tuner.h"
 #include "engine/workers.h"
@@ -86,10 +87,16 @@ class Engine {
 
   static constexpr unsigned kPoolsMax = 256;
   static constexpr unsigned kDevicesMax = 64;
+  static constexpr unsigned kDrivesMax = 16;
 
   static unsigned place_of(const Device* device) {
     return device == nullptr ? 0 : static_cast<unsigned>(device->facts().ordinal) % kDevicesMax;
   }
+  // Drives may share one, which costs long requests some speed.
+  DriveShare& drive_of(const Flight& flight) {
+    return drives_[flight.request.file->facts().file_system_device % kDrivesMax];
+  }
+  void note_if_short(const Flight& flight);
   bool fits_small_channel(const Flight& flight) const { return flight.request.size <= shapes_.small.chunk; }
   std::uint64_t chunk_for(const Flight& flight) const;
   static void move_alone(Flight& flight, ChannelPool& pool);
@@ -118,6 +125,7 @@ class Engine {
   std::array<std::atomic<Pools*>, kPoolsMax> pools_{};
   std::atomic<unsigned> active_transfers_{0};  // The requests under way that are worth several threads.
   std::array<std::atomic<unsigned>, kDevicesMax> active_on_{};  // The same by device ordinal.
+  std::array<DriveShare, kDrivesMax> drives_;
   Tuner tuner_;
   Workers workers_;
 };

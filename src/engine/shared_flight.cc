@@ -41,28 +41,30 @@ std::optional<std::uint64_t> SharedFlight::next_turn() {
   return turn < chunk_count_ ? std::optional(turn) : std::nullopt;
 }
 
-bool SharedFlight::submit_next(Channel& channel) {
-  if (!channel.has_room()) return false;
-  const std::optional<std::uint64_t> turn = next_turn();
-  if (turn) channel.submit(flight_.request, flight_.in_turn(*turn), 0);
-  return turn.has_value();
-}
-
 // Moves chunks through a channel with one chunk in flight, which is the shortest way for each.
 void SharedFlight::run_chunks(Channel& channel, Progress& own) {
-  while (const std::optional<std::uint64_t> turn = channel.has_room() ? next_turn() : std::nullopt) {
+  TakenShare taken = share();
+  while (has_work() && channel.has_room() && taken.take()) {
+    const std::optional<std::uint64_t> turn = next_turn();
+    if (!turn) break;
     own.add(channel.move_and_wait(flight_.request, flight_.in_turn(*turn)));
+    taken.give_back(1);
     if (!own.goes_on()) stop_.store(true, std::memory_order_relaxed);
   }
 }
 
 void SharedFlight::pipe_chunks(Channel& channel, Progress& own) {
   Completion completions[kPollMax];
+  TakenShare taken = share();
   for (;;) {
-    while (submit_next(channel)) {
+    while (has_work() && channel.has_room() && taken.take()) {
+      const std::optional<std::uint64_t> turn = next_turn();
+      if (turn) channel.submit(flight_.request, flight_.in_turn(*turn), 0);
+      else taken.give_back(1);
     }
     if (channel.is_idle()) break;
     const unsigned count = channel.poll(completions, true);
+    taken.give_back(count);
     for (unsigned i = 0; i < count; ++i) own.add(completions[i]);
     if (!own.goes_on()) stop_.store(true, std::memory_order_relaxed);
   }

@@ -11,6 +11,7 @@
 
 #include "base/mutex.h"
 #include "engine/channel_pool.h"
+#include "engine/drive_share.h"
 #include "engine/flight.h"
 
 namespace penstock::core {
@@ -18,9 +19,10 @@ namespace penstock::core {
 class SharedFlight {
  public:
   // The flight has been cut, and must outlive this.
-  // It is all of a request of so many bytes, or a part of it.
-  SharedFlight(Flight& flight, ChannelPool& pool, std::uint64_t request_bytes)
+  // It is all of a request of so many bytes, or a part of it, and its file is on the drive.
+  SharedFlight(Flight& flight, ChannelPool& pool, std::uint64_t request_bytes, DriveShare& drive)
       : flight_(flight), plan_(flight.plan()), pool_(pool), is_long_(!pool.shape().fits(request_bytes)),
+        drive_(is_long_ && plan_.middle_io_mode() == IoMode::o_direct ? &drive : nullptr),
         chunk_count_(plan_.middle_count()), progress_(flight.progress()) {}
 
   // The owner's work; waits for a channel.
@@ -39,9 +41,9 @@ class SharedFlight {
   bool has_work() const {
     return !stop_.load(std::memory_order_relaxed) && next_.load(std::memory_order_relaxed) < chunk_count_;
   }
+  TakenShare share() const { return {drive_, chunk_count_ > 0 ? plan_.in_turn(0).size : 0}; }
   void move_chunks(Channel& channel);
   std::optional<std::uint64_t> next_turn();
-  bool submit_next(Channel& channel);
   void run_chunks(Channel& channel, Progress& own);
   void pipe_chunks(Channel& channel, Progress& own);
   void read_gap_again() REQUIRES(progress_mutex_);
@@ -51,6 +53,7 @@ class SharedFlight {
   const Plan& plan_;
   ChannelPool& pool_;
   const bool is_long_;
+  DriveShare* const drive_;          // Null: it takes no share of it.
   const std::uint64_t chunk_count_;  // The chunks of the middle.
   alignas(64) std::atomic<std::uint64_t> next_{0};
   std::atomic<bool> stop_{false};
