@@ -12,13 +12,6 @@
 namespace penstock::facts {
 namespace {
 
-constexpr std::uint32_t kNetworkClass = 0x02;
-constexpr std::uint32_t kInfinibandClass = 0x0c06;
-
-bool is_network_device(const core::PciDevice& device) {
-  return device.device_class >> 16 == kNetworkClass || device.device_class >> 8 == kInfinibandClass;
-}
-
 void add_names(const core::Root& root, const std::vector<core::RdmaDevice>& rdma, BusEnd& end) {
   const std::string folder = "/sys/bus/pci/devices/" + end.device.address;
   for (const core::RdmaDevice& one : rdma) {
@@ -61,7 +54,7 @@ std::vector<BusEnd> bus_ends(const core::Root& root, const std::vector<core::Pci
   const std::vector<core::RdmaDevice> rdma = core::read_rdma_devices(root);
   std::vector<BusEnd> ends;
   for (const core::PciDevice& device : devices) {
-    if (!device.is_gpu() && !device.is_nvme() && !is_network_device(device)) continue;
+    if (!device.is_gpu() && !device.is_nvme() && !device.is_nic()) continue;
     const EndKind kind = device.is_gpu() ? EndKind::gpu : device.is_nvme() ? EndKind::drive : EndKind::nic;
     ends.push_back({device, kind, {}});
     add_names(root, rdma, ends.back());

@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string>
-#include <utility>
 
 #include "facts/examination.h"
 #include "facts/judgement.h"
@@ -16,28 +14,15 @@ namespace {
 
 using core::PciDevice;
 
-bool is_nic(const PciDevice& device) {
-  const std::uint32_t kind = device.device_class >> 8;
-  return kind == 0x0200 || kind == 0x0207;
-}
-
 bool is_below(const core::PciLink& link, const core::PciLink& most) {
   return link.width < most.width || link.gigatransfers_per_second + 0.1 < most.gigatransfers_per_second;
 }
 
 // With what the encoding leaves of the link for bytes, which is the most that a drive behind it can take or give.
 std::string text_of(const core::PciLink& link) {
-  constexpr std::pair<double, const char*> kGenerations[] = {{2.5, "1"}, {5, "2"},  {8, "3"},
-                                                             {16, "4"},  {32, "5"}, {64, "6"}};
-  const char* generation = "";
-  for (const auto& [speed, name] : kGenerations) {
-    if (std::abs(speed - link.gigatransfers_per_second) < 0.1) generation = name;
-  }
   const std::string text = fmt::format("x{} at {} GT/s", link.width, link.gigatransfers_per_second);
-  if (*generation == '\0') return text;
-  const double speed = link.gigatransfers_per_second;
-  const double encoding = speed < 6 ? 8.0 / 10 : speed < 40 ? 128.0 / 130 : 242.0 / 256;
-  return fmt::format("{} (PCIe {}.0, at most {:.1f} GB/s)", text, generation, speed * link.width / 8 * encoding);
+  if (link.generation() == 0) return text;
+  return fmt::format("{} (PCIe {}.0, at most {:.1f} GB/s)", text, link.generation(), link.bytes_per_second() / 1e9);
 }
 
 // The fastest link that device and slot can make together; the device's own fastest if the slot does not report any.
@@ -98,7 +83,7 @@ void judge_links(const Machine& machine, Findings& rows) {
   for (const PciDevice& device : machine.pci) {
     // A virtual device has no link at all.
     const bool has_link = device.current_link.width != 0 || device.max_link.width != 0;
-    if (device.is_gpu() || device.is_nvme() || is_nic(device)) {
+    if (device.is_gpu() || device.is_nvme() || device.is_nic()) {
       if (has_link) judge_link(machine, device, rows);
     }
   }

@@ -12,6 +12,7 @@
 
 #include "model/pcie/machine_builder.h"
 #include "model/pcie/topology_file.h"
+#include "topology/pci_device.h"
 
 namespace penstock::model {
 namespace {
@@ -20,7 +21,6 @@ constexpr std::size_t kHwlocBytesMax = std::size_t{32} << 20;
 constexpr unsigned kDepthMax = 64;
 constexpr unsigned kDisplayClass = 0x03;
 constexpr unsigned kProcessingClass = 0x12;
-constexpr unsigned kNetworkClass = 0x02;
 constexpr unsigned kNvmeClass = 0x0108;
 
 class HwlocReader {
@@ -126,7 +126,7 @@ class HwlocReader {
     } else if (device_class == kNvmeClass) {
       const PcieLink link = link_of(object, 4);
       builder_.drive(fmt::format("nvme{}", drives_++), parent, link.generation, link.width);
-    } else if (base == kNetworkClass) {
+    } else if (core::PciDevice::is_nic_class(device_class << 8)) {
       const PcieLink link = link_of(object, 16);
       builder_.nic(fmt::format("nic{}", nics_++), parent, link.generation, link.width,
                    constants_.nic_wire_share * raw_rate(link));

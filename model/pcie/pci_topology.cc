@@ -13,14 +13,10 @@ namespace penstock::model {
 namespace {
 
 constexpr double kGigabit = 1e9 / 8;
-constexpr std::uint32_t kNetworkClass = 0x02;
 
-bool is_nic(const core::PciDevice& device) { return device.device_class >> 16 == kNetworkClass; }
-bool is_wanted(const core::PciDevice& device) { return device.is_gpu() || device.is_nvme() || is_nic(device); }
+bool is_wanted(const core::PciDevice& device) { return device.is_gpu() || device.is_nvme() || device.is_nic(); }
 
-bool is_known(const core::PciLink& link) {
-  return is_width(link.width) && generation_of_rate(link.gigatransfers_per_second) != 0;
-}
+bool is_known(const core::PciLink& link) { return is_width(link.width) && link.generation() != 0; }
 
 class HostReader {
  public:
@@ -49,7 +45,7 @@ class HostReader {
 
   void add(const core::PciDevice& device) {
     const core::PciLink link = best_link(device);
-    const unsigned generation = generation_of_rate(link.gigatransfers_per_second);
+    const unsigned generation = link.generation();
     const int parent = parent_of(device);
     const double wire_rate = link.width * link.gigatransfers_per_second * kGigabit * constants_.nic_wire_share;
     int node = kNone;
@@ -82,8 +78,7 @@ class HostReader {
     const core::PciLink link = best_link(*bridge->second);
     const bool is_told = is_known(link);
     place->second =
-        builder_.pci_switch("switch-" + address, parent,
-                            is_told ? generation_of_rate(link.gigatransfers_per_second) : 4, is_told ? link.width : 16);
+        builder_.pci_switch("switch-" + address, parent, is_told ? link.generation() : 4, is_told ? link.width : 16);
     return place->second;
   }
 

@@ -6,17 +6,12 @@
 #include <array>
 #include <cmath>
 
+#include "topology/pci_device.h"
+
 namespace penstock::model {
 namespace {
 
-constexpr unsigned kGenerations = 7;
-constexpr std::array<double, kGenerations + 1> kGigatransfers = {0, 2.5, 5, 8, 16, 32, 64, 128};
 constexpr std::array<unsigned, 6> kWidths = {1, 2, 4, 8, 16, 32};
-
-double encoding(unsigned generation) {
-  if (generation <= 2) return 8.0 / 10;
-  return generation <= 5 ? 128.0 / 130 : 242.0 / 256;
-}
 
 // From the sixth generation on, packets travel in FLITs of a fixed size, which also carry the acknowledgements.
 constexpr unsigned kFirstInFlits = 6;
@@ -45,7 +40,7 @@ double framed(const PcieLink& link, double header, const PcieConstants& constant
 
 }  // namespace
 
-bool is_generation(double value) { return value >= 1 && value <= kGenerations && value == std::floor(value); }
+bool is_generation(double value) { return value >= 1 && value <= core::kPciGenerations && value == std::floor(value); }
 bool is_width(double value) { return std::find(kWidths.begin(), kWidths.end(), value) != kWidths.end(); }
 bool is_packet_size(double value) {
   return value >= 128 && value <= 4096 && std::exp2(std::floor(std::log2(value))) == value;
@@ -56,7 +51,7 @@ unsigned usual_max_payload(unsigned generation, const PcieConstants& constants) 
 }
 
 double raw_rate(const PcieLink& link) {
-  return kGigatransfers.at(link.generation) * 1e9 / 8 * link.width * encoding(link.generation);
+  return core::PciLink::of_generation(link.generation, link.width).bytes_per_second();
 }
 
 double packet_rate(const PcieLink& link, const PcieConstants& constants) {
@@ -88,7 +83,7 @@ double wire_bytes(double bytes, double payload, double header) {
 std::optional<PcieLink> link_of_rate(double bytes_per_second, unsigned likely_width) {
   constexpr double kTolerance = 0.03;
   for (const unsigned width : {likely_width, 16U, 8U, 4U, 2U, 1U, 32U}) {
-    for (unsigned generation = 1; generation <= kGenerations; ++generation) {
+    for (unsigned generation = 1; generation <= core::kPciGenerations; ++generation) {
       PcieLink link;
       link.generation = generation;
       link.width = width;
@@ -96,13 +91,6 @@ std::optional<PcieLink> link_of_rate(double bytes_per_second, unsigned likely_wi
     }
   }
   return std::nullopt;
-}
-
-unsigned generation_of_rate(double gigatransfers_per_second) {
-  for (unsigned generation = kGenerations; generation >= 1; --generation) {
-    if (gigatransfers_per_second >= kGigatransfers.at(generation) - 0.01) return generation;
-  }
-  return 0;
 }
 
 }  // namespace penstock::model

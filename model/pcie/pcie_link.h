@@ -44,7 +44,5 @@ double wire_bytes(double bytes, double payload, double header);
 // The link for a raw rate from hwloc. Half the lanes of the next generation have the same rate, so the usual width of
 // such a device decides.
 std::optional<PcieLink> link_of_rate(double bytes_per_second, unsigned likely_width);
-// The generation for the line rate of a lane: 32.0 GT/s is generation 5.
-unsigned generation_of_rate(double gigatransfers_per_second);
 
 }  // namespace penstock::model

@@ -33,7 +33,7 @@ bool is_target(CUfileDriverStatusFlags_t target) { return target >= 0 && target 
 const char* kind_of(const core::PciDevice& device) {
   if (device.is_gpu()) return "gpu";
   if (device.is_nvme()) return "nvme";
-  return device.device_class >> 16 == 0x02 ? "network" : "";
+  return device.is_nic() ? "network" : "";
 }
 
 void add(core::JsonText& json, const core::PciDevice& device, const std::vector<core::PciDevice>& all) {

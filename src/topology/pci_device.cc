@@ -11,6 +11,8 @@
 namespace penstock::core {
 namespace {
 
+constexpr std::array<double, kPciGenerations + 1> kGigatransfers = {0, 2.5, 5, 8, 16, 32, 64, 128};
+
 bool is_hex(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
 }
@@ -89,6 +91,24 @@ PciDevice read_pci_device(const Root& root, const std::string& address) {
 }
 
 }  // namespace
+
+PciLink PciLink::of_generation(unsigned generation, unsigned width) {
+  return {generation <= kPciGenerations ? kGigatransfers[generation] : 0, width};
+}
+
+unsigned PciLink::generation() const {
+  for (unsigned generation = kPciGenerations; generation >= 1; --generation) {
+    if (gigatransfers_per_second >= kGigatransfers[generation] - 0.01) return generation;
+  }
+  return 0;
+}
+
+double PciLink::bytes_per_second() const {
+  const unsigned own = generation();
+  // From the sixth on, a FLIT of 256 bytes has 242 of packets and of the link's own words.
+  const double share = own <= 2 ? 8.0 / 10 : own <= 5 ? 128.0 / 130 : 242.0 / 256;
+  return gigatransfers_per_second * 1e9 / 8 * width * share;
+}
 
 bool is_pci_address(std::string_view text) {
   const std::string_view domain = take_until(text, ':');

@@ -17,9 +17,17 @@
 
 namespace penstock::core {
 
+constexpr unsigned kPciGenerations = 7;
+
 struct PciLink {
   double gigatransfers_per_second = 0;  // 0 if unknown.
   unsigned width = 0;                   // Lanes.
+
+  static PciLink of_generation(unsigned generation, unsigned width);  // From 1 to kPciGenerations; 0 is an unknown one.
+  // The newest generation whose lanes are no faster: 5 for 32 GT/s; 0 if unknown.
+  unsigned generation() const;
+  // Each way, what the encoding of its symbols leaves for packets; 0 if unknown.
+  double bytes_per_second() const;
 };
 
 // The sizes of BARs, counted as makers count: a BAR that is 64 bits wide takes two of the six registers and is one BAR.
@@ -49,6 +57,12 @@ struct PciDevice {
   bool is_amd_gpu() const { return (is_display() || device_class >> 8 == 0x1200) && vendor == 0x1002; }
   bool is_gpu() const { return is_nvidia_gpu() || is_amd_gpu(); }
   bool is_nvme() const { return device_class == 0x010802; }
+  // An adapter that data may come by: Ethernet, InfiniBand (also as a serial bus) or another fabric, and no Wi-Fi.
+  bool is_nic() const { return is_nic_class(device_class); }
+  static bool is_nic_class(std::uint32_t device_class) {
+    const std::uint32_t kind = device_class >> 8;
+    return kind == 0x0200 || kind == 0x0207 || kind == 0x0208 || kind == 0x0c06;
+  }
   bool is_bridge() const { return device_class >> 8 == 0x0604; }
 };
 

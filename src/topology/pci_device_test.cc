@@ -45,6 +45,25 @@ TEST(PciDeviceTest, AGpuIsReadWithItsPlace) {
   EXPECT_FALSE(gpu.has_peer_memory);
 }
 
+TEST(PciDeviceTest, ALinkHasTheGenerationAndTheRateOfItsSpeed) {
+  const std::pair<PciLink, double> links[] = {
+      {{5, 8}, 4e9}, {{8, 4}, 3.938e9}, {{16, 4}, 7.877e9}, {{32, 16}, 63.015e9}, {{64, 16}, 121e9}};
+  unsigned generation = 2;
+  for (const auto& [link, bytes_per_second] : links) {
+    EXPECT_EQ(link.generation(), generation);
+    EXPECT_NEAR(link.bytes_per_second(), bytes_per_second, 1e6) << link.gigatransfers_per_second;
+    EXPECT_EQ(PciLink::of_generation(generation++, 4).gigatransfers_per_second, link.gigatransfers_per_second);
+  }
+  EXPECT_EQ(PciLink().generation(), 0u);
+  EXPECT_EQ(PciLink().bytes_per_second(), 0);
+}
+
+TEST(PciDeviceTest, ANicIsEthernetOrAFabricAndNoWifi) {
+  const auto is_nic = PciDevice::is_nic_class;
+  for (const unsigned nic : {0x020000, 0x020700, 0x020800, 0x0c0600}) EXPECT_TRUE(is_nic(nic)) << nic;
+  for (const unsigned other : {0x028000, 0x010802, 0x030200, 0x0c0330, 0}) EXPECT_FALSE(is_nic(other)) << other;
+}
+
 TEST(PciDeviceTest, ABarOf64BitsIsOneBarWhateverRegistersItTakes) {
   constexpr std::uint64_t kMemory = std::uint64_t{256} << 30;
   const std::string none = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n";
