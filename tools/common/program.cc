@@ -90,12 +90,13 @@ const Command* question_of(const Program& program, const Words& words) {
   return found == program.commands.end() ? nullptr : &*found;
 }
 
-// Replaces "help bench --suite", which means the same, by "bench --suite --help".
+// Replaces "help bench --suite", which means the same, by "bench --suite --help". More words are a question.
 Words meant(const Program& program, Words words) {
   if (words.empty() || words[0] != "help") return words;
   if (words.size() == 1 || words[1].starts_with('-')) return {"--help"};
   const bool explains_more = command_named(program, "help") != nullptr;
-  if (!explains_more || command_named(program, words[1]) != nullptr) {
+  const bool is_question = words.size() > 3 && !words[2].starts_with('-');
+  if (!explains_more || (!is_question && command_named(program, words[1]) != nullptr)) {
     words.erase(words.begin());
     words.emplace_back("--help");
     return words;

@@ -21,6 +21,7 @@
 #include "tools/common/failure.h"
 #include "tools/common/nearest.h"
 #include "tools/common/page.h"
+#include "tools/help/closest.h"
 #include "tools/help/words.h"
 #include "topology/text.h"
 
@@ -38,6 +39,7 @@ constexpr const char* kHelpExamples =
     "  penstock help 5030              an error of cuFile; also by its name, and errors of the system (EIO)\n"
     "  penstock help binds             a word of what the tools print\n"
     "  penstock help p2pdma refused: iommu_translating    a line of a log: the reason in it\n"
+    "  penstock help why is my checkpoint slow    a question: the word that fits it best\n"
     "  penstock help words             the list of such words; also 'paths', 'reasons' and 'rows'\n"
     "Exit code: 0 explained, 2 there is no such word.";
 
@@ -262,17 +264,29 @@ Topics other_topics() {
   return topics;
 }
 
+// Finds topics of a question, by the names that people have for them, and by all that is told of them. A line of a log,
+// which has a colon, asks nothing.
+std::vector<std::string> topics_of(const std::string& question, const Topics& topics) {
+  if (question.find(':') != std::string::npos) return {};
+  std::vector<Entry> entries;
+  for (const auto& [name, sentence] : topics) entries.push_back({std::string(meant_by(name)), name, sentence});
+  for (const Word& each : kWords) {
+    for (const char* line : each.more) entries.push_back({each.word, each.word, line == nullptr ? "" : line});
+  }
+  return closest_topics(question, entries);
+}
+
 // Proposes names, and where none is near, the topics that are told in a sentence with this word.
-[[noreturn]] void refuse_word(const std::string& word, Topics topics) {
-  const Topics others = other_topics();
-  topics.insert(topics.end(), others.begin(), others.end());
+[[noreturn]] void refuse_word(const std::string& word, const Topics& topics, const std::vector<std::string>& fitting) {
   std::vector<std::string> names, telling;
+  std::set<std::string_view> known;  // A row of check and a reason may have one name.
   for (const auto& [name, sentence] : topics) {
-    names.push_back(name);
+    if (known.insert(name).second) names.push_back(name);
     if (contains(sentence, word)) telling.push_back(name);
   }
   const bool is_line = word.find(' ') != std::string::npos;
   std::string meant = proposal_or_variable(word, names);
+  if (meant.empty() && !fitting.empty()) meant = fmt::format("; did you mean '{}'?", fmt::join(fitting, "' or '"));
   if (meant.empty() && !telling.empty()) meant = fmt::format("; it is a matter of '{}'", fmt::join(telling, "', '"));
   throw Failure(
       fmt::format("'{}' is no command, path, reason, setting, variable, error or word of the tools{}{}", word, meant,
@@ -282,20 +296,36 @@ Topics other_topics() {
       kUsage);
 }
 
+// Answers a question in a person's own words, or refuses it.
+Text entry_for(const std::string& question, const Topics& commands) {
+  Topics topics = other_topics();
+  topics.insert(topics.end(), commands.begin(), commands.end());
+  const std::vector<std::string> fitting = topics_of(question, topics);
+  const std::string topic = fitting.size() == 1 ? fitting.front() : "";
+  if (const auto text = topic_text(topic)) return *text;
+  for (const auto& [name, sentence] : commands) {
+    if (name != topic) continue;
+    Page page;
+    page.wrap(fmt::format("{} (a command): ", name), fmt::format("{}; 'penstock help {}' has more", sentence, name));
+    return Text(page.text());
+  }
+  refuse_word(question, topics, fitting);
+}
+
 }  // namespace
 
 void add_help(CommandLine& command, Topics commands) {
   auto words = std::make_shared<std::vector<std::string>>();
   command
       .option("WORD", *words,
-              "A command, path, reason, setting, variable, error or word of the tools; or a line of a log that names a "
-              "reason")
+              "A command, path, reason, setting, variable, error or word of the tools; a line of a log that names a "
+              "reason; or a question")
       .required();
   command.footer(kHelpExamples);
   command.runs([words, commands = std::move(commands)] {
     const std::string word = fmt::format("{}", fmt::join(*words, " "));
-    const auto text = topic_text(word);
-    if (!text) refuse_word(word, commands);
+    std::optional<Text> text = topic_text(word);
+    if (!text) text = entry_for(word, commands);
     print("{}", *text);
     return kSuccess;
   });

@@ -39,8 +39,7 @@ TEST_F(HelpTest, AWordOfTheToolsIsExplained) {
   EXPECT_EQ(told("binds").find("binds: to be the slowest part of the way"), 0u);
   EXPECT_EQ(told("page cache").find("page cache: the kernel's copy of files"), 0u);
   EXPECT_EQ(told("host_bridge").find("host_bridge: both devices"), 0u);
-  EXPECT_EQ(run({"help", "bindss"}).exit_code, 2);
-  EXPECT_NE(run({"help", "bindss"}).err.find("did you mean 'binds'?"), std::string::npos);
+  EXPECT_EQ(told("page-cache"), told("page cache"));
 }
 
 TEST_F(HelpTest, WordsThatOthersHaveForTheSameAreKnown) {
@@ -85,6 +84,29 @@ TEST_F(HelpTest, ALineOfALogIsAnsweredWithTheReasonInIt) {
   EXPECT_EQ(told("p2pdma refused: iommu_translating"), reason);
   EXPECT_EQ(run({"help", "page", "cache"}).out, told("page cache"));
   EXPECT_EQ(run({"help", "nothing", "known"}).exit_code, 2);
+}
+
+TEST_F(HelpTest, AQuestionIsAnsweredWithTheEntryThatFitsClearlyBest) {
+  const std::pair<const char*, const char*> questions[] = {{"why is my checkpoint slow", "save: "},
+                                                           {"How do I save checkpoints faster?", "save: "},
+                                                           {"which GPU should read from which drive", "nvme: "},
+                                                           {"run in docker please", "container: "},
+                                                           {"does it work with PyTorch", "pytorch: "},
+                                                           {"is my data going directly to the GPU", "direct: "},
+                                                           {"what do I gain", "cost: "},
+                                                           {"locked memory", "locked_memory (a row of check): "},
+                                                           {"how do I bench a new array", "bench (a command): "},
+                                                           {"bindss", "binds: "}};
+  for (const auto& [question, beginning] : questions) EXPECT_EQ(told(question).find(beginning), 0u) << told(question);
+}
+
+TEST_F(HelpTest, AQuestionThatSeveralEntriesFitIsRefusedWithTheirNames) {
+  const Finished alike = run({"help", "kubernetes", "pod"});
+  EXPECT_EQ(alike.exit_code, 2);
+  EXPECT_NE(alike.err.find("; did you mean 'kubernetes' or 'pod'?\n"), std::string::npos) << alike.err;
+  EXPECT_NE(run({"help", "p2p"}).err.find("did you mean 'p2pdma', 'kernel_p2pdma', 'kernel_no_p2pdma'?"),
+            std::string::npos)
+      << "each name is proposed once: " << run({"help", "p2p"}).err;
 }
 
 TEST_F(HelpTest, AConstantOfTheModelsIsExplainedWithItsRange) {
