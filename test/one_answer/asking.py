@@ -199,6 +199,7 @@ class Interview:
         self.in_short = self.ask("penstock", "check")
         self.hear("check --json", lambda: readers.read_check_json(self.answers, self.checked[0][0]))
         self.hear("check", lambda: readers.read_check(self.answers, self.checked[1][0]))
+        self.hear("check in short", lambda: readers.read_check_in_short(self.answers, self.in_short[0]))
         self.hear_as_env("check --env", self.checked[0], "check", "--json")
         self.hear_as_env("check --env", self.checked[1], "check", "--all")
 

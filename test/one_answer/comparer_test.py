@@ -75,6 +75,14 @@ Device memory and storage: what stands in p2pdma's way (?: only its self-test ca
 
 Paths, best first""" + PATHS
 
+IN_SHORT = """Penstock 0.2.0: the captured machine in m
+""" + VERDICT + """
+Between files and a direct path
+  /data: nvfs is off, 1 step away
+    nvfs_setting           experimental: off unless PENSTOCK_NVFS=on
+
+Paths, best first""" + PATHS
+
 EXPLAIN = """file: /data/file on the captured machine in m
   mount: /dev/nvme0n1 on /data, xfs, rw
 
@@ -140,7 +148,8 @@ class World:
 
     def __init__(self) -> None:
         self.told: dict[str, Any] = {
-            "check --json": check_json(), "check": CHECK, "explain --json": explain_json(), "explain": EXPLAIN,
+            "check --json": check_json(), "check": CHECK, "check in short": IN_SHORT, "explain --json": explain_json(),
+            "explain": EXPLAIN,
             "gdscheck": (GDSCHECK, 0), "gds_install_check": (install_check(), 1), "serve --nfd": FEATURES,
             "serve metrics": METRICS, "serve --problem-detector": ("p2pdma is not available: driver_no_export\n", 1),
             "k8s verify": verify(), "k8s choose": choose()}
@@ -159,6 +168,7 @@ class World:
         answers.state(SETTINGS, "", "p2pdma", {"off", "closed"})
         readers.read_check_json(answers, json.dumps(told["check --json"]))
         readers.read_check(answers, told["check"])
+        readers.read_check_in_short(answers, told["check in short"])
         readers.read_explain_json(answers, told["explain --json"], "/data")
         readers.read_explain(answers, told["explain"], "/data")
         readers.read_gdscheck(answers, *told["gdscheck"])
@@ -188,6 +198,9 @@ LIES = (
     ("check", "not usable (vendor_library_missing)", "not usable (nvidia_fs_missing)"),
     ("check", "memory by bounce", "memory by p2pdma, if its self-test passes"),
     ("check", "files reach device memory by bounce", "no path can move bytes"),
+    ("check in short", "nvfs is off, 1 step away", "directly by nvfs, if its self-test passes"),
+    ("check in short", "nvfs is off, 1 step away", "no direct path serves it on this machine"),
+    ("check in short", "nvfs       off (nvfs_off)", "nvfs       may be tried"),
     ("explain --json", '"standing": "off"', '"standing": "unknown"'),
     ("explain --json", '"reason": "driver_no_export"', '"reason": "static_bar1_off"'),
     ("explain --json", '"would_use": "bounce"', '"would_use": "vendor"'),

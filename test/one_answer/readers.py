@@ -133,6 +133,21 @@ def read_check(answers: Answers, out: str) -> None:
     read_findings(answers, out)
 
 
+def read_check_in_short(answers: Answers, out: str) -> None:
+    """The first screen: of each file system that holds data, the direct path that is the nearest, and how near."""
+    mouth = "check in short"
+    verdict = out.split("\nVerdict\n")[1].split("\n\n")[0]
+    read_outlook(answers, mouth, "", verdict + "\n" + out.split("\nPaths, best first\n")[1])
+    first_steps = out.split("\nBetween files and a direct path\n")[1:]
+    for group in re.split(r"\n  (?=/)", "\n" + "".join(first_steps).split("\n\n")[0])[1:]:
+        places, words = whole_words(group.split("\n    ")[0]).split(": ", 1)
+        by = re.match(r"directly by (\w+), if|(\w+) is (off|unknown|closed), ", words)
+        expect(by is not None or words.startswith(("no direct path serves it", "no setting helps")), "no path is named")
+        for place in re.sub(r" and \d+ more$", "", places).split(", "):
+            for path in [by[1] or by[2]] if by else DIRECT:
+                answers.state(mouth, place, path, OPEN if by and by[1] else {by[3]} if by else CLOSED)
+
+
 def read_explain_json(answers: Answers, told: dict[str, Any], place: str, is_overlay: bool = False) -> None:
     mouth = "explain --json"
     expect(is_overlay or told["file"]["mount"]["point"] == place, f"the file is at {told['file']['mount']['point']}")

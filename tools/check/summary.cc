@@ -10,6 +10,16 @@
 #include <utility>
 
 namespace penstock::tools::validate {
+
+std::string list_text(const std::vector<std::string>& names) {
+  constexpr std::size_t kNamesMax = 4;
+  const std::size_t shown = std::min(names.size(), kNamesMax);
+  const auto first = names.begin();
+  std::string text = fmt::format("{}", fmt::join(first, first + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
+
 namespace {
 
 // Findings that say the same of several things, once.
@@ -69,15 +79,6 @@ void add_consequences(Matter& matter, const facts::Findings& rows) {
   }
 }
 
-std::string list_text(const std::vector<std::string>& subjects) {
-  constexpr std::size_t kSubjectsMax = 4;
-  const std::size_t shown = std::min(subjects.size(), kSubjectsMax);
-  const auto first = subjects.begin();
-  std::string text = fmt::format("{}", fmt::join(first, first + static_cast<std::ptrdiff_t>(shown), ", "));
-  if (shown < subjects.size()) text += fmt::format(" and {} more", subjects.size() - shown);
-  return text;
-}
-
 // "closed: Linux 5.4 is too old" below "Linux 5.4 is too old" is "closed".
 std::string without_cause(const std::string& sentence, const Matter& matter) {
   const std::string& cause = matter.sayings.front().row->sentence;
@@ -106,14 +107,11 @@ void add_matter(Page& page, const Matter& matter, Color color) {
   }
 }
 
-void add_matters(Page& page, const std::string& title, const Matters& matters, Color color) {
-  constexpr std::size_t kMattersMax = 8;
+void add_matters(Page& page, const std::string& title, const Matters& matters, Color color, std::size_t most = 8) {
   if (matters.empty()) return;
   page.section(title);
-  for (std::size_t i = 0; i < std::min(matters.size(), kMattersMax); ++i) add_matter(page, matters[i], color);
-  if (matters.size() > kMattersMax) {
-    page.wrap("  ", fmt::format("and {} more, among all rows", matters.size() - kMattersMax));
-  }
+  for (std::size_t i = 0; i < std::min(matters.size(), most); ++i) add_matter(page, matters[i], color);
+  if (matters.size() > most) page.wrap("  ", fmt::format("and {} more, among all rows", matters.size() - most));
 }
 
 // Where the bytes go, first of all.
@@ -175,15 +173,34 @@ std::string sayings_text(const std::vector<const facts::Finding*>& rows) {
   return text;
 }
 
-void add_summary(Page& page, const facts::Findings& rows) {
-  add_reach(page, rows);
+namespace {
+
+Matters faults_of(const facts::Findings& rows) {
   Matters wrong = matters_of(rows, is_cause);
   for (Matter& matter : wrong) add_consequences(matter, rows);
   const auto is_worse = [](const Matter& a, const Matter& b) { return order_of(a) < order_of(b); };
   std::stable_sort(wrong.begin(), wrong.end(), is_worse);
-  add_matters(page, "What is wrong", wrong, Color::red);
+  return wrong;
+}
+
+}  // namespace
+
+void add_summary(Page& page, const facts::Findings& rows) {
+  add_reach(page, rows);
+  add_matters(page, "What is wrong", faults_of(rows), Color::red);
   add_matters(page, "What keeps storage from a direct path, or may", matters_of(rows, is_in_the_way), Color::red);
   add_matters(page, "What is no fault, and could be better", matters_of(rows, could_be_better), Color::yellow);
+}
+
+void add_rest(Page& page, const facts::Findings& rows, const std::set<std::string>& told) {
+  constexpr std::size_t kFaultsMax = 4;
+  Matters wrong = faults_of(rows);
+  std::erase_if(wrong, [&](const Matter& one) { return told.contains(one.sayings.front().row->remedy); });
+  add_matters(page, told.empty() ? "What is wrong" : "What else is wrong", wrong, Color::red, kFaultsMax);
+  const auto is_else = [](const facts::Finding& row) {
+    return could_be_better(row) && std::string_view(row.code) != "path";
+  };
+  add_matters(page, "What is no fault, and could be better", matters_of(rows, is_else), Color::yellow);
 }
 
 void add_unknown(Page& page, const facts::Findings& rows) {

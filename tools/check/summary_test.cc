@@ -32,13 +32,29 @@ TEST_F(Validate, ARemedyNamesTheBridgeOrTheModuleThatItIsAbout) {
   const auto told = [&](const char* machine) {
     return run({"check", "--root", std::string(PENSTOCK_MACHINES) + machine}).out;
   };
-  EXPECT_NE(told("acs-redirect").find("1. Boot with pci=disable_acs_redir=0000:02:00.0, which"), std::string::npos);
+  EXPECT_NE(told("acs-redirect").find("-> Boot with pci=disable_acs_redir=0000:02:00.0, which"), std::string::npos);
   const std::string inside = told("container-overlay");
   EXPECT_NE(inside.find("Outside the container: Load the module nvidia-uvm: "), std::string::npos) << inside;
   EXPECT_NE(
       inside.find("\n  pagecache  not usable (gpu_driver): the same\n  bounce     not usable (stand_in): driver "),
       std::string::npos)
       << inside;
+}
+
+TEST_F(Validate, WhatStandsBetweenFilesAndADirectPathIsToldNearestFirstAndOnce) {
+  const auto told = [&](const char* machine) {
+    return run({"check", "--root", std::string(PENSTOCK_MACHINES) + machine}).out;
+  };
+  const std::string text = told("data-journal");
+  std::size_t at = 0;
+  for (const char* part :
+       {"\n  /, /data/0, /data/2: p2pdma is off, 1 step away\n    nvidia_export ", "-> Set PENSTOCK_",
+        "\n  /data/1: p2pdma is closed, 2 steps away\n    data_journal ", "-> Mount ext4 with data=o",
+        "\n    nvidia_export          as above\n  /data/3: p2pdma is closed, 2 steps away\n"}) {
+    at = text.find(part, at);
+    ASSERT_NE(at, std::string::npos) << part << " in " << text;
+  }
+  EXPECT_NE(told("laptop").find("\n  /: no setting helps to a direct path, only other hardware\n"), std::string::npos);
 }
 
 TEST_F(Validate, WhatFollowsFromAFailureNamesItAndIsNoCauseItself) {

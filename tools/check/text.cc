@@ -13,6 +13,7 @@
 #include "tools/check/bus_tree.h"
 #include "tools/check/dma_buf.h"
 #include "tools/check/findings_page.h"
+#include "tools/check/first_steps.h"
 #include "tools/check/report.h"
 #include "tools/check/summary.h"
 #include "tools/common/nvidia_fs_page.h"
@@ -209,9 +210,9 @@ void print_brief(Page& page, const facts::Examination& examined, const facts::Fi
 }
 
 // The paths of users who change nothing, and the changes that they might make first.
-void print_verdict(Page& page, const facts::Examination& examined, const Requirement& required) {
+void add_verdict(Page& page, const facts::Examination& examined, const Requirement& required, bool all) {
   page.section("Verdict");
-  print_verdict(page, examined.whole);
+  (all ? print_verdict : print_way)(page, examined.whole);
   const facts::PathOutlook& bounce = examined.whole.of(PENSTOCK_PATH_BOUNCE);
   if (!bounce.is_usable()) {
     page.wrap("  ",
@@ -247,8 +248,10 @@ Text check_text(const facts::Examination& examined, const Requirement& required,
   facts::Findings findings = examined.findings;
   findings.insert(findings.end(), tries.findings.begin(), tries.findings.end());
   facts::settle_causes(findings);
-  print_verdict(page, examined, required);
-  validate::add_summary(page, findings);
+  add_verdict(page, examined, required, all);
+  const auto told = all ? std::nullopt : add_first_steps(page, examined);
+  if (told) validate::add_rest(page, findings, *told);
+  else validate::add_summary(page, findings);
   if (!all) validate::add_unknown(page, findings);
   print_environment(page, machine.process);
   print_cufile(page, machine.process.cufile);

@@ -116,6 +116,11 @@ std::string counsel_of(const facts::Outlook& outlook, const PathOutlook* first) 
 
 }  // namespace
 
+const PathOutlook* nearest_direct(const facts::Outlook& outlook) {
+  const PathOutlook* const best = outlook.best_direct();
+  return best != nullptr ? best : nearest_closed(outlook);
+}
+
 std::string first_counsel(const facts::Outlook& outlook) { return counsel_of(outlook, nearest_closed(outlook)); }
 
 void print_headline(Page& page, const PathOutlook& path, const PathOutlook* before) {
@@ -172,12 +177,16 @@ std::string way_text(const facts::Outlook& outlook) {
   return fmt::format("files reach device memory by {}{}{}", penstock_path_name(best->path), what, proviso);
 }
 
-void print_verdict(Page& page, const facts::Outlook& outlook) {
-  const PathOutlook* const best = outlook.first_usable();
+void print_way(Page& page, const facts::Outlook& outlook) {
   page.wrap("  ", way_text(outlook));
+  const PathOutlook* const best = outlook.first_usable();
   if (best != nullptr) page.paint(Color::bold, penstock_path_name(best->path));
-  const PathOutlook* const first = nearest_closed(outlook);
-  if (const std::string counsel = counsel_of(outlook, first); !counsel.empty()) page.wrap("  ", counsel);
+  if (const std::string counsel = first_counsel(outlook); !counsel.empty()) page.wrap("  ", counsel);
+}
+
+void print_verdict(Page& page, const facts::Outlook& outlook) {
+  print_way(page, outlook);
+  const PathOutlook *const best = outlook.first_usable(), *const first = nearest_closed(outlook);
   std::set<std::string> told;  // The first steps; paths that begin with the same are told once.
   for (const PathOutlook& path : outlook.paths) {
     if (&path == best) break;

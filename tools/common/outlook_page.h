@@ -17,6 +17,9 @@ const char* mover_of(int path);
 std::string headline_of(const facts::PathOutlook& path);
 // Says how files reach device memory: "files reach device memory by p2pdma, if its self-test passes".
 std::string way_text(const facts::Outlook& outlook);
+// The direct path with the best standing. Where all are closed, the one that the fewest steps open, if all its steps
+// are known; null if there is none.
+const facts::PathOutlook* nearest_direct(const facts::Outlook& outlook);
 // Says which direct path is nearest to serving, where none serves yet; else "".
 std::string first_counsel(const facts::Outlook& outlook);
 // Prints how the path stands, in one line that is cut where it is too long.
@@ -29,7 +32,8 @@ void print_refusal(Page& page, const std::string& paths, std::string_view senten
 // The JSON of one path, {path, standing, usable, reason, sentence, remedy}, and of all paths.
 Json path_outlook_json(const facts::PathOutlook& path);
 Json outlook_json(const facts::Outlook& outlook);
-// Prints way_text(), and what better paths need.
+// Prints way_text() and first_counsel(); print_verdict() also what better paths need.
+void print_way(Page& page, const facts::Outlook& outlook);
 void print_verdict(Page& page, const facts::Outlook& outlook);
 
 }  // namespace penstock::tools
