@@ -86,7 +86,25 @@ std::vector<Row> paths_that_differ(const Examination& a, const Examination& b) {
   return rows;
 }
 
-// Checks that one machine passes and the other does not come first. The rows of paths say the same as the paths do.
+// The cost of a difference to the machine that is worse by it: the least number is the highest cost.
+int cost_of(const Row& row, const Examination& a, const Examination& b) {
+  enum { closes_direct_path, causes_others, fails, is_worse, is_no_worse };
+  if (row.a.rank == row.b.rank) return is_no_worse;
+  const Examination& worse = row.a.rank > row.b.rank ? a : b;
+  const std::vector<const Finding*> worst = worst_of(worse, row.name);
+  const auto closes = [&](const Finding* one) {
+    const auto is_closed = [&](const PathOutlook& path) {
+      return facts::is_direct_path(path.path) && ((one->closes | one->doubts) & facts::path_bit(path.path)) != 0;
+    };
+    return std::any_of(worse.whole.paths.begin(), worse.whole.paths.end(), is_closed);
+  };
+  const auto is_caused = [&](const Finding& one) { return one.follows_from && one.follows_from->code == row.name; };
+  if (std::any_of(worst.begin(), worst.end(), closes)) return closes_direct_path;
+  if (std::any_of(worse.findings.begin(), worse.findings.end(), is_caused)) return causes_others;
+  return !worst.empty() && worst.front()->state == State::fail ? fails : is_worse;
+}
+
+// Costly ones come first. The rows of paths say the same as the paths do.
 std::vector<Row> checks_that_differ(const Examination& a, const Examination& b) {
   std::vector<Row> rows;
   for (const Examination* machine : {&a, &b}) {
@@ -97,7 +115,8 @@ std::vector<Row> checks_that_differ(const Examination& a, const Examination& b) 
     }
   }
   std::erase_if(rows, [](const Row& row) { return !row.differs(); });
-  std::stable_partition(rows.begin(), rows.end(), [](const Row& row) { return row.a.rank != row.b.rank; });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](const Row& one, const Row& other) { return cost_of(one, a, b) < cost_of(other, a, b); });
   return rows;
 }
 
@@ -169,7 +188,7 @@ Text beside_text(const Examination& a, const Examination& b) {
   const std::vector<Row> paths = paths_that_differ(a, b), checks = checks_that_differ(a, b);
   if (paths.empty() && checks.empty()) page.wrap("  ", "no path and no check tells them apart");
   add_rows(page, "Paths that differ, best first", paths, kPathWidth);
-  add_rows(page, "Checks that differ", checks, kCheckWidth);
+  add_rows(page, "Checks that differ, what costs most first", checks, kCheckWidth);
   return page.shown();
 }
 

@@ -88,6 +88,17 @@ TEST_F(BesideTool, WhereNeitherIsDirectNoneIsCalledMoreDirect) {
   EXPECT_EQ(document("dgx-h100", "cloud-vm")["better"], "A");
 }
 
+TEST_F(BesideTool, WhatCostsADirectPathIsToldBeforeWhatIsSlower) {
+  const json checks = document("dgx-h100", "cloud-vm")["checks"];
+  const auto place = [&](const char* code) {
+    std::size_t at = 0;
+    while (at < checks.size() && checks[at]["code"] != code) ++at;
+    return at;
+  };
+  EXPECT_LT(place("kernel_modules"), place("locked_memory")) << checks;
+  EXPECT_LT(place("locked_memory"), checks.size()) << checks;
+}
+
 TEST_F(BesideTool, AFolderWithoutAMachineIsNamed) {
   EXPECT_EQ(run({"check", "--beside", "/nowhere"}).exit_code, 2);
   EXPECT_EQ(compare("dgx-h100", "cloud-vm", {"--topology"}).exit_code, 2);
