@@ -296,9 +296,16 @@ Report cost_report(const std::vector<Platform>& platforms, const CostInput& give
   if (input.file_system) {
     std::ranges::move(storage_sheets(platforms, input, constants), std::back_inserter(report.sheets));
     std::ranges::move(storage_notes(input), std::back_inserter(report.notes));
-    report.inputs["file_system"] = input.file_system->name;
-    report.inputs["file_system_bytes"] = input.file_system->terabytes * 1e12;
-    report.inputs["file_system_bytes_per_s"] = input.file_system->bytes_per_s;
+    const FileSystem& one = *input.file_system;
+    if (one.terabytes > 0) {
+      report.inputs["file_system"] = one.name;
+      report.inputs["file_system_bytes"] = one.terabytes * 1e12;
+      report.inputs["file_system_bytes_per_s"] = one.bytes_per_s;
+    } else {
+      report.inputs["offered_bytes_per_s"] = one.bytes_per_s;
+      report.inputs["offered_month_money"] = one.month_money;
+    }
+    if (!rows.empty()) report.answer = storage_answer(platforms, input, constants) + " " + report.answer;
   }
   report.sheets.push_back(month_sheet(rows, input));
   add_absence_notes(report.sheets, report.notes);

@@ -32,7 +32,7 @@ struct Platform {
 // Rate and price are proportional to the size, as at cloud providers.
 struct FileSystem {
   std::string name;
-  double terabytes = 1;
+  double terabytes = 1;  // 0 if it is not known, as of one that is only offered.
   double bytes_per_s = 0;
   double month_money = 0;
   std::string source;

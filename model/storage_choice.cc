@@ -83,29 +83,33 @@ Json rate_money(const StorageRow& row, const CostInput& input) {
   return (row.drives + row.file_system) / (row.bytes_per_s / 1e9);
 }
 
+std::string size_of(const FileSystem& one) {
+  return one.terabytes > 0 ? fmt::format(" of {} TB", count_in_words(one.terabytes)) : "";
+}
+
 Sheet ways_sheet(const std::vector<StorageRow>& rows, const CostInput& input) {
-  Sheet sheet{"storage",
-              fmt::format("Drives of {} node{} against {} of {} TB, {}; a month has {} saves",
-                          count_in_words(input.fleet.nodes), input.fleet.nodes == 1 ? "" : "s", input.file_system->name,
-                          count_in_words(input.file_system->terabytes), rate_in_words(input.file_system->bytes_per_s),
-                          count_in_words(saves_a_month(input))),
-              {{"platform", "platform"},
-               {"market", "market"},
-               {"way", "saves to"},
-               {"save_s", "save, s"},
-               {"drain_s", "drain, s"},
-               {"drained", "drained"},
-               {"load_s", "load, s"},
-               {"waiting_month_hours", "waiting a month, h"},
-               {"waiting_month_money", "the same, $"},
-               {"drives_month_money", "drives, $"},
-               {"file_system_month_money", "file system, $"},
-               {"all_month_money", "all a month, $"},
-               {"gb_per_s_month_money", "$ a month per GB/s"}},
-              {},
-              false,
-              "$ a month per GB/s: what drives and file system cost, by the rate of a save. Drives at 0 $ are in the "
-              "node's price."};
+  Sheet sheet{
+      "storage",
+      fmt::format("Drives of {} node{} against {}{}, {}; a month has {} saves", count_in_words(input.fleet.nodes),
+                  input.fleet.nodes == 1 ? "" : "s", input.file_system->name, size_of(*input.file_system),
+                  rate_in_words(input.file_system->bytes_per_s), count_in_words(saves_a_month(input))),
+      {{"platform", "platform"},
+       {"market", "market"},
+       {"way", "saves to"},
+       {"save_s", "save, s"},
+       {"drain_s", "drain, s"},
+       {"drained", "drained"},
+       {"load_s", "load, s"},
+       {"waiting_month_hours", "waiting a month, h"},
+       {"waiting_month_money", "the same, $"},
+       {"drives_month_money", "drives, $"},
+       {"file_system_month_money", "file system, $"},
+       {"all_month_money", "all a month, $"},
+       {"gb_per_s_month_money", "$ a month per GB/s"}},
+      {},
+      false,
+      "$ a month per GB/s: what drives and file system cost, by the rate of a save. Drives at 0 $ are in the "
+      "node's price."};
   for (const StorageRow& row : rows) {
     sheet.rows.push_back({row.platform->name, row.is_spot ? "spot" : "on demand", way_name(row.way), row.save_s,
                           row.drain_s > 0 ? Json(row.drain_s) : Json(), drained(row, input), row.load_s,
@@ -183,6 +187,29 @@ StorageBreakEven storage_break_even(const Platform& platform, bool is_spot, cons
   const double rate = given.job.bytes / (drives_s + price / saves_a_month(given));
   if (rate <= given.fleet.nodes * constants[Constant::kNetworkNode]) even.bytes_per_s = rate;
   return even;
+}
+
+std::string storage_answer(const std::vector<Platform>& platforms, const CostInput& input, const Constants& constants) {
+  const std::vector<StorageRow> rows = storage_rows(platforms, input, constants);
+  const auto cheaper = [](const StorageRow& a, const StorageRow& b) {
+    return node_hour(*a.platform, a.is_spot) < node_hour(*b.platform, b.is_spot);
+  };
+  const auto least = std::min_element(rows.begin(), rows.end(), cheaper);  // The first way of the platform.
+  const StorageRow& shared = *least;
+  const std::string name = input.file_system->name;
+  std::string text =
+      fmt::format("By {}, {}, a save takes {} and a load {}", name, rate_in_words(input.file_system->bytes_per_s),
+                  time_in_words(shared.save_s), time_in_words(shared.load_s));
+  if (!has_drives(*shared.platform)) return text + fmt::format("; {} has no drives.", shared.platform->name);
+  const StorageRow& drives = *std::next(least, static_cast<std::ptrdiff_t>(StorageWay::kDrives));
+  const double gain = drives.waiting - shared.waiting;
+  text += fmt::format(", by the nodes' drives {} and {}: ", time_in_words(drives.save_s), time_in_words(drives.load_s));
+  if (gain <= 0) return text + "it gains no time, and is worth its price only for what drives lose with their node.";
+  const std::string price = input.file_system->month_money > 0
+                                ? fmt::format(", and it costs {:.2f} $", input.file_system->month_money)
+                                : "; what it costs is not known";
+  return text + fmt::format("that saves {:.2f} $ a month of waiting on {} {}{}.", gain, shared.platform->name,
+                            shared.is_spot ? "at spot prices" : "on demand", price);
 }
 
 std::vector<Sheet> storage_sheets(const std::vector<Platform>& platforms, const CostInput& input,

@@ -50,6 +50,8 @@ constexpr unsigned kNodesTried = 4096;
 StorageBreakEven storage_break_even(const Platform& platform, bool is_spot, const CostInput& input,
                                     const Constants& constants);
 
+// What the file system gains over the nodes' drives, on the cheapest platform that has any, and for how much.
+std::string storage_answer(const std::vector<Platform>& platforms, const CostInput& input, const Constants& constants);
 std::vector<Sheet> storage_sheets(const std::vector<Platform>& platforms, const CostInput& input,
                                   const Constants& constants);
 std::vector<std::string> storage_notes(const CostInput& input);

@@ -22,7 +22,8 @@ struct CostSettings {
   JobSettings job;
   double checkpoints = 1000, hours = 168;
   std::string every, file_system;
-  double file_system_tb = 0;
+  double file_system_tb = 0, offer_month = 0;
+  std::string offer_gb_per_s;  // Of one that somebody offers; "" for none.
   double setup_hours = 2, setup_money = 0;
   std::string platforms;
   std::vector<std::string> names;
@@ -38,6 +39,10 @@ constexpr const char* kCostExamples =
     "  penstock-model cost --size-gb 80 --every 30m             what waiting for them costs, also in a month\n"
     "  penstock-model cost --size-gb 980 --platform aws-p5.48xlarge\n"
     "  penstock-model cost --file-system fsx-lustre-1000 --file-system-tb 96 --nodes 16 --drives 8\n"
+    "  penstock-model cost --offer-gb-per-s 40 --offer-month 9000 --nodes 4    storage that is offered: "
+    "what "
+    "it\n"
+    "                                                           gains over the nodes' drives, and for how much\n"
     "  penstock-model cost --print-platforms > mine.yaml        a start for prices of your own\n"
     "  penstock-model cost --platforms mine.yaml --setup-hours 8\n"
     "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
@@ -72,7 +77,17 @@ std::vector<model::Platform> platforms_of(const CostSettings& settings, const Pl
   return some;
 }
 
+std::optional<model::FileSystem> offered_by(const CostSettings& settings) {
+  if (settings.offer_gb_per_s.empty()) return std::nullopt;
+  const double rate = gigabytes("--offer-gb-per-s", settings.offer_gb_per_s);
+  model::require_positive("the rate of the file system", rate, 1e15);
+  model::require_not_negative("the price of the file system for a month", settings.offer_month, 1e12);
+  return model::FileSystem{"the file system that is offered", 0, rate, settings.offer_month,
+                           "its rate is that of --offer-gb-per-s, for saves and for loads"};
+}
+
 std::optional<model::FileSystem> file_system_of(const CostSettings& settings, const PlatformsText& given) {
+  if (const auto offered = offered_by(settings)) return offered;
   const std::vector<model::FileSystem> all = model::parse_file_systems(given.text, given.name);
   if (settings.file_system.empty()) return std::nullopt;
   const model::FileSystem one = named(all, settings.file_system, "file system");
@@ -129,11 +144,19 @@ void add_cost(CommandLine& command) {
   command.option("--setup-money", settings->setup_money, "What the set-up costs besides, in dollars")
       .value_name("MONEY")
       .default_shown();
-  const Option file_system =
+  Option file_system =
       command
           .option("--file-system", settings->file_system,
                   "Set the nodes' drives against this file system of the platforms' file, which they share")
           .value_name("NAME");
+  const Option offered = command
+                             .option("--offer-gb-per-s", settings->offer_gb_per_s,
+                                     "Set them against one that somebody offers: what it moves for all nodes together")
+                             .value_name("GB/S");
+  file_system.excludes(offered);
+  command.option("--offer-month", settings->offer_month, "What that one costs a month, in dollars")
+      .value_name("MONEY")
+      .needs(offered);
   command
       .option("--file-system-tb", settings->file_system_tb,
               "Its size, with which its rate and price grow [as in the file]")

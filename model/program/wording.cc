@@ -61,6 +61,8 @@ constexpr InputWords kInputs[] = {
     {"mtbf_s", "from one failure to the next", {"--mtbf-hours"}},
     {"network_bytes_per_s", "rate of the network", {"--network-gbit"}},
     {"nodes", "nodes", {"--nodes"}},
+    {"offered_bytes_per_s", "rate of the file system that is offered", {"--offer-gb-per-s"}},
+    {"offered_month_money", "$ a month for it", {"--offer-month"}},
     {"optimizer_bytes", "optimizer's state for a parameter", {"--optimizer"}},
     {"parameters", "parameters", {"--parameters"}},
     {"ranks", "GPUs of all nodes", {"--ranks"}},

@@ -105,7 +105,8 @@ constexpr Word kWords[] = {
       "with several GPUs counts each with CUFILE_STATS_LEVEL=3, and 'penstock stats --live' shows it."}},
     {"cost",
      "'penstock-model cost --size-gb GB --nodes N' says what a run and its checkpoints cost on rented machines, "
-     "and a GB/s of each, with --file-system NAME also of drives against a file system that nodes share; "
+     "and a GB/s of each, with --file-system NAME also of drives against a file system that nodes share, with "
+     "--offer-gb-per-s RATE against storage that somebody offers; "
      "'penstock-model checkpoint' what one takes and how often to save, 'penstock-model registration' what registering "
      "memory takes"},
     {"checkpoint",
