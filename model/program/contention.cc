@@ -11,7 +11,6 @@
 #include "model/pcie/measured_drives.h"
 #include "model/pcie/pci_topology.h"
 #include "model/pcie/simulator.h"
-#include "model/pcie/timeline_svg.h"
 #include "model/pcie/timeline_trace.h"
 #include "model/pcie/topology_file.h"
 #include "model/program/commands.h"
@@ -63,7 +62,6 @@ struct ContentionSettings {
   bool published = false;
   bool list_machines = false;
   bool print_topology = false;
-  std::string svg;
   std::string trace;
   std::string html;
   bool overwrite = false;
@@ -78,7 +76,8 @@ constexpr double kHopsMax = 2e10;  // About an hour of simulation.
 constexpr const char* kContentionExamples =
     "Examples:\n"
     "  penstock-model contention --machine two-switch-server            eight GPUs, each from its drive\n"
-    "  penstock-model contention --this-host --path host --svg run.svg  what this machine would reach, with a picture\n"
+    "  penstock-model contention --this-host --path host --html run.html    what this machine would reach, with "
+    "pictures\n"
     "  penstock-model contention --machine dgx-h100 --html run.html     the tree with its load, as a page\n"
     "  penstock-model contention --hwloc host.xml --sweep               of 'lstopo --of xml host.xml'; how many "
     "streams\n"
@@ -217,11 +216,10 @@ void refuse_endless(const model::Network& network, const model::Workload& worklo
 }
 
 void write_timelines(const ContentionSettings& settings, const ContentionReport& report) {
-  const auto write = [&](const std::string& file, const auto& made) {
-    if (!file.empty()) write_file(file, made(report.network, report.outcome, report.machine), settings.overwrite);
-  };
-  write(settings.svg, model::timeline_svg);
-  write(settings.trace, model::timeline_trace);
+  if (!settings.trace.empty()) {
+    const std::string trace = model::timeline_trace(report.network, report.outcome, report.machine);
+    write_file(settings.trace, trace, settings.overwrite);
+  }
   if (settings.html.empty()) return;
   write_file(settings.html, page_with(contention_page(), contention_page_json(report)), settings.overwrite);
 }
@@ -235,10 +233,7 @@ model::Sensitivity sensitivity_of(const ContentionSettings& settings, const mode
 
 ContentionReport simulate(const ContentionSettings& settings) {
   const bool is_packet_level = settings.level == "packet";
-  if (!(settings.svg + settings.trace).empty() && !is_packet_level)
-    throw Failure("--svg and --trace need --level packet", kUsage);
-  if (!settings.svg.empty() && settings.svg == settings.trace)
-    throw Failure(fmt::format("--svg and --trace would both write {}", settings.svg), kUsage);
+  if (!settings.trace.empty() && !is_packet_level) throw Failure("--trace needs --level packet", kUsage);
   const model::PcieConstants constants = constants_of(settings);
   model::TopologyFile file = read_source(settings, constants);
   complete(settings, file);
@@ -357,7 +352,6 @@ void add_answer_options(CommandLine& command, ContentionSettings& settings) {
   command.flag("--sweep", settings.sweep, "Also run with fewer streams, to see how many give the most");
   command.flag("--sensitivity", settings.sensitivity, "Add which constants move the result most");
   command.flag("--published", settings.published, "Compare the model with published and measured figures");
-  command.option("--svg", settings.svg, "Also write the timeline to FILE, as a picture").value_name("FILE");
   command.option("--trace", settings.trace, "Also write the timeline to FILE, as a trace that Perfetto and Chrome open")
       .value_name("FILE");
   command

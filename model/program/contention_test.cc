@@ -128,16 +128,6 @@ TEST_F(Tool, ContentionShowsStaleDataAndWhatFencesDoAboutThem) {
   EXPECT_EQ(run(contention({"--pattern", "pipeline", "--ordering", "relaxed", "--level", "flow"})).exit_code, 2);
 }
 
-TEST_F(Tool, ContentionWritesItsTimeline) {
-  const Finished done = run(contention({"--machine", "workstation", "--svg", "run.svg"}));
-
-  EXPECT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_TRUE(text_of(path("run.svg")).starts_with("<svg "));
-  const Finished nowhere = run(contention({"--svg", "no/such/folder/run.svg"}));
-  EXPECT_EQ(nowhere.exit_code, 1);
-  EXPECT_TRUE(says(nowhere.err, "no/such/folder")) << nowhere.err;
-}
-
 TEST_F(Tool, ContentionWritesATraceForViewers) {
   const Finished done = run(contention({"--machine", "workstation", "--trace", "run.json"}));
 
@@ -145,8 +135,9 @@ TEST_F(Tool, ContentionWritesATraceForViewers) {
   EXPECT_TRUE(text_of(path("run.json")).starts_with("{\"traceEvents\":[{\"ph\":\"M\"")) << text_of(path("run.json"));
   EXPECT_EQ(run(contention({"--machine", "workstation", "--trace", "run.json"})).exit_code, 2);
   EXPECT_EQ(run(contention({"--level", "flow", "--trace", "other.json"})).exit_code, 2);
-  EXPECT_EQ(run(contention({"--svg", "one", "--trace", "one"})).exit_code, 2);
-  EXPECT_FALSE(fs::exists(path("one")));
+  const Finished nowhere = run(contention({"--trace", "no/such/folder/run.json"}));
+  EXPECT_EQ(nowhere.exit_code, 1);
+  EXPECT_TRUE(says(nowhere.err, "no/such/folder")) << nowhere.err;
 }
 
 TEST_F(Tool, ContentionLeavesAPageThatDrawsItsTreeAndItsStreams) {
@@ -190,11 +181,11 @@ TEST_F(Tool, ContentionRunsAPipelineAndCountsItsFences) {
 }
 
 TEST_F(Tool, ContentionDoesNotReplaceATimelineUnasked) {
-  std::ofstream(path("run.svg")) << "mine";
-  EXPECT_EQ(run(contention({"--machine", "workstation", "--svg", "run.svg"})).exit_code, 2);
-  EXPECT_EQ(text_of(path("run.svg")), "mine");
-  EXPECT_EQ(run(contention({"--machine", "workstation", "--svg", "run.svg", "--overwrite"})).exit_code, 0);
-  EXPECT_NE(text_of(path("run.svg")), "mine");
+  std::ofstream(path("run.json")) << "mine";
+  EXPECT_EQ(run(contention({"--machine", "workstation", "--trace", "run.json"})).exit_code, 2);
+  EXPECT_EQ(text_of(path("run.json")), "mine");
+  EXPECT_EQ(run(contention({"--machine", "workstation", "--trace", "run.json", "--overwrite"})).exit_code, 0);
+  EXPECT_NE(text_of(path("run.json")), "mine");
 }
 
 TEST_F(Tool, ContentionOfATopologysOwnStreamsRefusesOptionsThatWouldNotReachThem) {
@@ -247,7 +238,7 @@ TEST_F(Tool, ContentionRefusesWrongUsage) {
                                                {"--set", "pcie.moon=1"},
                                                {"--set", "pcie.stream_change=nan"},
                                                {"--size", "1000T", "--burst", "128"},
-                                               {"--level", "flow", "--svg", "run.svg"},
+                                               {"--level", "flow", "--trace", "run.json"},
                                                {"--topology", "missing.yaml"}}) {
     const Finished done = run(contention(usage));
     EXPECT_EQ(done.exit_code, 2) << usage[0] << " " << usage.back() << ": " << done.err;
