@@ -194,7 +194,7 @@ Sheet window_sheet(const CheckpointInput& input, const Constants& constants) {
   return sheet;
 }
 
-std::string window_note(const CheckpointInput& input, const Constants& constants) {
+std::string window_answer(const CheckpointInput& input, const Constants& constants) {
   const double seconds = duration(PathModel::kDirect, input.job, input.fleet, constants).seconds;
   const double needed = drives_within(PathModel::kDirect, input.job, input.fleet, constants, input.window_s);
   return fmt::format(
@@ -205,6 +205,14 @@ std::string window_note(const CheckpointInput& input, const Constants& constants
       size_in_words(bytes_within(PathModel::kDirect, input.job, input.fleet, constants, input.window_s)),
       needed > 0 ? fmt::format("{} such drive{} a node would do", count_in_words(needed), needed == 1 ? "" : "s")
                  : std::string("no number of drives would do, since another stage binds"));
+}
+
+std::string load_answer(const CheckpointInput& input, const Constants& constants) {
+  const Duration direct = duration(PathModel::kDirect, input.job, input.fleet, constants);
+  const Duration host = duration(PathModel::kBounce, input.job, input.fleet, constants);
+  return fmt::format("{} take {} by the direct path (bound by the {}), and {} by a good host path (bound by the {}).",
+                     size_in_words(input.job.bytes), time_in_words(direct.seconds), direct.binds,
+                     time_in_words(host.seconds), host.binds);
 }
 
 constexpr double kCurveShortest_s = 10, kCurveLongest_s = 1e6, kCurveStep = 1.2;
@@ -391,6 +399,7 @@ Report checkpoint_report(const CheckpointInput& given, const Constants& constant
   check_room(input.checkpoints, input.run_hours, saves_s);
   Report report{"checkpoint", "Checkpoints: how long, how often, at what price"};
   report.answer = answer_of(input, constants);
+  if (input.window_s > 0) report.answer = window_answer(input, constants) + " " + report.answer;
   report.inputs = inputs_json(input.job, input.model, input.fleet, constants);
   report.inputs["gpu_hour_money"] = constants[kGpuHourPrice];
   report.inputs["run_hours"] = input.run_hours;
@@ -412,7 +421,6 @@ Report checkpoint_report(const CheckpointInput& given, const Constants& constant
   report.notes = notes_of(input, constants);
   report.notes.push_back(torch_note(input, constants));
   add_room_notes(input, constants, report.notes);
-  if (input.window_s > 0) report.notes.push_back(window_note(input, constants));
   report.notes.emplace_back("Where training goes on, it stands still only while the state is copied out of its way.");
   report.notes.emplace_back(
       "'direct': between GPU and drive. 'good host': through host memory, while other bytes move. 'host, no overlap': "
@@ -426,6 +434,7 @@ Report load_report(const CheckpointInput& given, const Constants& constants, boo
   input.job.is_load = true;
   if (input.load_measured_bytes_per_s > 0) input.fleet.measured_bytes_per_s = input.load_measured_bytes_per_s;
   Report report{"load", "Loads: how long, and what binds"};
+  report.answer = load_answer(input, constants);
   report.inputs = inputs_json(input.job, input.model, input.fleet, constants);
   report.inputs["gpu_hour_money"] = constants[kGpuHourPrice];
   report.sheets = {times_sheet(input, constants)};

@@ -443,11 +443,15 @@ TEST_F(Tool, RanksThatTheNodesCannotShareAreRefused) {
 TEST_F(Tool, AWindowIsAnsweredWithWhatFitsAndHowManyDrivesItTakes) {
   const Finished done = run({"checkpoint", "--drives", "1", "--drive-gb-per-s", "4.2", "--one-rank", "--window", "30"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_NE(
-      done.out.find("Direct, 140 GB take 33.33 s with 1 drive a node: outside of the window of 30 s. Up to 126 GB "
-                    "fit; 2 such drives a node would do."),
-      std::string::npos)
+  EXPECT_EQ(
+      done.out.find("\nDirect, 140 GB take 33.33 s with 1 drive a node: outside of the window of 30 s. Up to 126 GB "
+                    "fit; 2 such drives a node would do. Let training go on"),
+      done.out.find('\n'))
       << done.out;
+  EXPECT_NE(run({"load", "--fabric-gb-per-s", "40"})
+                .out.find("\n140 GB take 3.50 s by the direct path (bound by the "
+                          "fabric), and 3.50 s by a good host path (bound by the "),
+            std::string::npos);
   EXPECT_EQ(run({"checkpoint", "--window", "-1"}).exit_code, 2);
 }
 
