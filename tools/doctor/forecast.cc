@@ -102,7 +102,8 @@ Forecast predict(const Load& load, const Speeds& speeds, const std::vector<Trial
       (load.cached == load.bytes || speeds.plain_cold > 0) && (load.cached == 0 || speeds.plain_warm > 0);
   if (plain_is_known) told.plain_seconds = seconds_for(load, speeds.plain_cold, speeds.plain_warm);
   const bool is_cold = told.cold_seconds > told.seconds / 2;
-  told.binds = what_binds(load, speeds, is_cold);
+  // CPU time is counted in ticks that are longer than a brief load.
+  told.binds = told.is_brief ? Binds::unknown : what_binds(load, speeds, is_cold);
   if (told.is_brief) return told;
   add_caching(load, speeds, told);
   const auto after = [&](const auto& change) {

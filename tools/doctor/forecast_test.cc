@@ -130,8 +130,10 @@ TEST(ForecastTest, WhatBindsIsUnknownWhereTheIntervalDoesNotTell) {
 TEST(ForecastTest, OfAFewBytesNoChangeIsLookedFor) {
   Load load = load_of(0, 0);
   load.bytes = load.cached = 3;
+  load.cpus_busy = 5.4 * load.cpus;
   const Forecast told = predict(load, slow_drive(), {{"four requests", "x", 9e9, 90e9}}, {});
   EXPECT_TRUE(told.is_brief);
+  EXPECT_EQ(told.binds, Binds::unknown) << "CPU time is counted in ticks that are longer than such a load";
   EXPECT_TRUE(told.changes.empty() && told.doubts.empty());
 }
 

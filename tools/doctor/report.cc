@@ -45,6 +45,7 @@ std::string binds_text(const Examination& found) {
   const bool is_cold = found.is_mostly_cold();
   const std::string beside = is_cold ? whole_beside(found, "drive", "the drive")
                                      : whole_beside(found, "page_cache", "copying out of the page cache");
+  if (found.forecast.is_brief) return fmt::format("That is too short to say what binds: {}.", beside);
   switch (found.forecast.binds) {
     case Binds::drive:
       return fmt::format("{}: {}.",
@@ -89,7 +90,7 @@ std::string again_text(const Examination& found) {
     reasons.push_back(fmt::format("turns of the whole way gave {} to {}", format_rate(whole->slowest()),
                                   format_rate(whole->fastest())));
   }
-  if (reasons.empty() && found.forecast.binds != Binds::unknown) return "";
+  if (reasons.empty() && (found.forecast.binds != Binds::unknown || found.forecast.is_brief)) return "";
   return fmt::format("Measure again when the machine is idle, or for longer (--time 10){}{}.",
                      reasons.empty() ? "" : ": ", fmt::join(reasons, ", and "));
 }
@@ -167,12 +168,17 @@ void print_changes(Page& page, const Examination& found) {
   if (!told.left_out.empty()) page.row("not", told.left_out);
 }
 
+std::string gb_text(double bytes_per_second) {
+  const double rate = bytes_per_second / 1e9;
+  return rate < 0.005 ? fmt::format("{:.2g}", rate) : fmt::format("{:.2f}", rate);
+}
+
 Text stages_text(const Examination& found) {
   Table table({"  measured", ">GB/s", ">range", ">CPUs"});
   for (const Stage& stage : found.stages) {
     const Rate& rate = stage.rate;
-    table.add({fmt::format("  {}", stage.what), fmt::format("{:.2f}", rate.bytes_per_second / 1e9),
-               fmt::format("{:.2f}-{:.2f}", rate.slowest() / 1e9, rate.fastest() / 1e9),
+    table.add({fmt::format("  {}", stage.what), gb_text(rate.bytes_per_second),
+               fmt::format("{}-{}", gb_text(rate.slowest()), gb_text(rate.fastest())),
                rate.cpus_busy > 0 ? fmt::format("{:.1f}", rate.cpus_busy) : ""});
   }
   return table.text();

@@ -32,6 +32,19 @@ TEST(DoctorReportTest, WhichPartBindsIsToldWithTheWholesShareOfIt) {
             "cache alone gives.");
 }
 
+TEST(DoctorReportTest, OfABriefLoadNoPartIsSaidToBindAndNoRateIsShownAsNothing) {
+  Examination found;
+  found.stages = {stage_of("page_cache", 0.35e6), stage_of("warm", 0.34e6)};
+  found.survey.places.resize(1);
+  found.survey.places[0].told.info.file_system = "ext4";
+  found.forecast.is_brief = true;
+  const std::string text(examination_text(found, {.words = {"file"}}).string());
+
+  EXPECT_NE(text.find("That is too short to say what binds: the whole way gives 0.34"), std::string::npos) << text;
+  EXPECT_NE(text.find(" 0.00034 "), std::string::npos) << text;
+  EXPECT_EQ(text.find(" 0.00"), text.find(" 0.000")) << text;
+}
+
 TEST(DoctorReportTest, AChangeIsToldWithTheTimeThatItTakesAndTheTimeNow) {
   Examination found;
   found.stages = {stage_of("drive", 4e9), stage_of("cold", 3e9)};
