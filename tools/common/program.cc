@@ -95,8 +95,10 @@ Words meant(const Program& program, Words words) {
   if (words.empty() || words[0] != "help") return words;
   if (words.size() == 1 || words[1].starts_with('-')) return {"--help"};
   const bool explains_more = command_named(program, "help") != nullptr;
-  const bool is_question = words.size() > 3 && !words[2].starts_with('-');
-  if (!explains_more || (!is_question && command_named(program, words[1]) != nullptr)) {
+  const Command* const command = command_named(program, words[1]);
+  const std::size_t words_of_one = command != nullptr && command->has_own_signals && !command->is_old_name() ? 2 : 3;
+  const bool is_question = words.size() > words_of_one && !words[2].starts_with('-');
+  if (!explains_more || (!is_question && command != nullptr)) {
     words.erase(words.begin());
     words.emplace_back("--help");
     return words;

@@ -109,6 +109,19 @@ constexpr Word kWords[] = {
      "--offer-gb-per-s RATE against storage that somebody offers; "
      "'penstock-model checkpoint' what one takes and how often to save, 'penstock-model registration' what registering "
      "memory takes"},
+    {"predict",
+     "what a machine that is not there would do: 'penstock-model load --size-gb GB' says how long a model takes to "
+     "load, "
+     "'penstock-model checkpoint --size-gb GB' a save, with --window SECONDS how many drives a node needs for it, "
+     "'penstock-model contention' what GPUs get that share drives and links"},
+    {"stage",
+     "'python -m penstock stage' copies a data set from an object store or a server to local drives, checks it and "
+     "goes "
+     "on after an interruption"},
+    {"feed",
+     "'penstock.data' reads the records of a data set ahead of training, into GPU memory; 'penstock bench' and "
+     "'penstock "
+     "explain --measure' say what the drive could give"},
     {"checkpoint",
      "the state of a job, saved to go on from: 'penstock explain --measure --save SIZE FOLDER' says what limits a save "
      "there; 'python -m penstock checkpoint --help' lists what looks at one, checks one and moves one"},
@@ -290,6 +303,23 @@ constexpr OtherWord kOtherWords[] = {
     {"without root", "root"},
     {"fallen back", "fallback"},
     {"gpu drive", "nvme"},
+    {"machine right", "check"},
+    {"nodes gds", "kubernetes"},
+    {"drives", "predict"},
+    {"many drives", "predict"},
+    {"long", "predict"},
+    {"slower than", "compare"},
+    {"trust", "prove"},
+    {"corrupt", "prove"},
+    {"program direct", "prove"},
+    {"raid", "p2pdma"},
+    {"drive fails", "errors"},
+    {"without gpu", "stand-in"},
+    {"s3", "stage"},
+    {"object store", "stage"},
+    {"dataset", "feed"},
+    {"log", "cufile.log"},
+    {"save faster", "save"},
     {"save checkpoint", "save"},
     {"i/o threads", "threads"},
     {"bigger bounce buffers", "bounce buffer"},
