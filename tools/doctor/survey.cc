@@ -35,7 +35,7 @@ using namespace std::chrono_literals;
 // A piece counts as cached if more than this part of it is, and as uncached likewise: requests share pages at their
 // ends.
 constexpr double kNearlyAll = 0.98;
-constexpr std::uint64_t kSmallPiece = std::uint64_t{1} << 20;  // Used if every large piece is partly cached.
+constexpr std::uint64_t kSmallPiece = std::uint64_t{1} << 20;  // Used if most large pieces are partly cached.
 
 // Sorts pieces into cached and uncached. A piece of which neither part reaches `enough` goes into neither list.
 void sort_pieces(Survey& survey, std::size_t number, std::uint64_t piece_size, double enough) {
@@ -50,10 +50,14 @@ void sort_pieces(Survey& survey, std::size_t number, std::uint64_t piece_size, d
   }
 }
 
-void sort_all_pieces(Survey& survey) {
-  for (std::size_t i = 0; i < survey.shards.size(); ++i) sort_pieces(survey, i, kPieceSize, kNearlyAll);
-  if (!survey.cached.empty() || !survey.uncached.empty()) return;
-  for (std::size_t i = 0; i < survey.shards.size(); ++i) sort_pieces(survey, i, kSmallPiece, 0.5);
+// True if most bytes are in no piece. The other bytes, such as those of the smallest files, tell little of them.
+bool leaves_most_out(const Survey& survey) {
+  std::uint64_t all = 0, found = 0;
+  for (const Shard& shard : survey.shards) all += shard.size;
+  for (const std::vector<Piece>* pieces : {&survey.cached, &survey.uncached}) {
+    for (const Piece& piece : *pieces) found += piece.size;
+  }
+  return found < all / 2;
 }
 
 // A file that holds bytes to be loaded: one of the user's, or a member of a striped object.
@@ -162,6 +166,14 @@ Identity identity_of(const OpenFile& file) { return {file.facts.st_dev, file.fac
 
 }  // namespace
 
+void find_pieces(Survey& survey) {
+  for (std::size_t i = 0; i < survey.shards.size(); ++i) sort_pieces(survey, i, kPieceSize, kNearlyAll);
+  if (!leaves_most_out(survey)) return;
+  survey.cached.clear();
+  survey.uncached.clear();
+  for (std::size_t i = 0; i < survey.shards.size(); ++i) sort_pieces(survey, i, kSmallPiece, 0.5);
+}
+
 Survey look_over(const std::vector<std::string>& files, const Session& session, unsigned gpu) {
   Survey survey;
   Parts by_device;
@@ -170,7 +182,7 @@ Survey look_over(const std::vector<std::string>& files, const Session& session, 
     add_shard(survey, file, by_device);
   }
   if (survey.bytes == 0) throw Failure(files[0] + ": there is nothing to load: it has no bytes");
-  sort_all_pieces(survey);
+  find_pieces(survey);
   add_places(survey, by_device, session, gpu);
   add_machine(survey, session, gpu);
   return survey;

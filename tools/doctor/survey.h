@@ -90,8 +90,8 @@ struct Bus {
 
 struct Survey {
   std::vector<Shard> shards;
-  // Pieces that are wholly cached or wholly uncached, in the order of a load. If there are none, smaller pieces that
-  // mostly are.
+  // Pieces that are wholly cached or wholly uncached, in the order of a load. If these have less than half of the
+  // bytes, smaller pieces that mostly are.
   std::vector<Piece> cached, uncached;
   std::uint64_t bytes = 0;
   std::uint64_t cached_bytes = 0;
@@ -112,6 +112,8 @@ struct Survey {
 Survey look_over(const std::vector<std::string>& files, const Session& session, unsigned gpu);
 // Surveys a folder into which files are to be written.
 Survey look_at_folder(const std::string& folder, const Session& session, unsigned gpu);
+
+void find_pieces(Survey& survey);  // It sorts the pieces of the survey's shards; look_over() has done it.
 
 // Takes the first `count` uncached pieces, which were read, out of the page cache again, and also what the kernel has
 // read ahead of the next piece (if that is partly cached, it stays). Waits at most a second for reads still under way.

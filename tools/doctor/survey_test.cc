@@ -83,6 +83,23 @@ TEST_F(RestorePageCacheTest, WhereNothingWasReadNothingGoes) {
   EXPECT_GT(cached(4, 4), 0u);
 }
 
+TEST_F(RestorePageCacheTest, SmallFilesBesideOneThatIsPartlyCachedDoNotStandForIt) {
+  char name[] = "survey_small_XXXXXX";
+  const core::UniqueFd small(::mkstemp(name));
+  ASSERT_EQ(::pwrite(small.get(), "abc", 3, 0), 3);
+  survey_.shards.push_back({name, 3, 0, {}});
+  survey_.uncached.clear();
+
+  find_pieces(survey_);
+  ::unlink(name);
+
+  std::uint64_t bytes = 0;
+  for (const auto* pieces : {&survey_.cached, &survey_.uncached}) {
+    for (const Piece& piece : *pieces) bytes += piece.size;
+  }
+  EXPECT_EQ(bytes, 8 * kMebibyte + 3);
+}
+
 TEST_F(RestorePageCacheTest, AFileThatIsGoneHoldsNothingUp) {
   survey_.shards[0].path += ".gone";
 
