@@ -3,10 +3,10 @@
 #include "k8s/quantity.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string>
 
+#include "base/number_text.h"
 #include "k8s/patterns.h"
 
 namespace penstock::tools::k8s {
@@ -35,10 +35,9 @@ std::optional<Scale> scale_of(std::string_view suffix) {
   const bool has_plus = suffix[1] == '+';
   suffix.remove_prefix(has_plus ? 2 : 1);
   if (suffix.empty() || !(is_digit(suffix[0]) || (suffix[0] == '-' && !has_plus && suffix.size() > 1))) return {};
-  std::int64_t exponent = 0;
-  const auto [end, error] = std::from_chars(suffix.data(), suffix.data() + suffix.size(), exponent);
-  if (error != std::errc() || end != suffix.data() + suffix.size()) return {};
-  return Scale{static_cast<long>(std::clamp<std::int64_t>(exponent, -kExponentMost, kExponentMost)), 0};
+  const auto exponent = core::parse_number<std::int64_t>(suffix);
+  if (!exponent) return {};
+  return Scale{static_cast<long>(std::clamp<std::int64_t>(*exponent, -kExponentMost, kExponentMost)), 0};
 }
 
 }  // namespace

@@ -3,10 +3,10 @@
 #include "k8s/shape.h"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 
 #include "base/invariant.h"
+#include "base/number_text.h"
 #include "facts/operator_versions.h"
 #include "settings/words.h"
 
@@ -18,13 +18,6 @@ constexpr std::pair<std::string_view, ShapeKind> kKinds[] = {
     {"int64", ShapeKind::int64}, {"number", ShapeKind::number}, {"int-or-text", ShapeKind::int_or_text},
     {"any", ShapeKind::any},     {"object", ShapeKind::object},
 };
-
-std::optional<std::int64_t> number_of(std::string_view word) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (error != std::errc() || end != word.data() + word.size()) return {};
-  return number;
-}
 
 std::vector<std::string_view> split(std::string_view text, char sign) {
   std::vector<std::string_view> parts;
@@ -168,7 +161,7 @@ class Shapes::Reader {
     const std::size_t sign = word.find('=');
     PENSTOCK_INVARIANT(sign != std::string_view::npos);
     const std::string_view name = word.substr(0, sign), value = word.substr(sign + 1);
-    const auto number = number_of(value);
+    const auto number = core::parse_number<std::int64_t>(value);
     if (name == "enum") key.choices = split(value, ',');
     else if (name == "pattern") key.pattern = pattern_named(value);
     else if (name == "min") key.least = number;

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <optional>
 
+#include "base/number_text.h"
 #include "base/regular_file.h"
 
 namespace penstock::core {
@@ -24,13 +24,6 @@ constexpr std::string_view kBlanks = " \t\r\n";
 struct CpuMask {
   cpu_set_t words[kCpusMax / CPU_SETSIZE];
 };
-
-std::optional<std::uint64_t> parse_number(std::string_view text) {
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 // Reads only regular files, so that a pipe or a device in their place cannot block the reader.
 std::string read_small_file(const std::string& path) {
@@ -100,7 +93,7 @@ CpuSet cpus_of_all(const std::string& root) {
 
 // "50000" and "100000": microseconds of CPU in microseconds; "max" or "-1" where there is no limit.
 double parse_quota(std::string_view quota, std::string_view period) {
-  const auto used = parse_number(quota), of = parse_number(period);
+  const auto used = parse_number<std::uint64_t>(quota), of = parse_number<std::uint64_t>(period);
   if (!used || !of || *used == 0 || *of == 0) return kCpusMax;
   return static_cast<double>(*used) / static_cast<double>(*of);
 }
@@ -138,8 +131,8 @@ CpuSet parse_cpu_list(std::string_view text) {
     const std::size_t comma = text.find(',');
     const std::string_view range = text.substr(0, comma);
     const std::size_t dash = range.find('-');
-    const auto first = parse_number(range.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : parse_number(range.substr(dash + 1));
+    const auto first = parse_number<std::uint64_t>(range.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : parse_number<std::uint64_t>(range.substr(dash + 1));
     if (!first || !last || *first > *last || *last >= kCpusMax) return {};
     for (std::uint64_t cpu = *first; cpu <= *last; ++cpu) cpus.set(cpu);
     if (comma == std::string_view::npos) return cpus;
@@ -180,7 +173,7 @@ unsigned ranks_on_host(Environment environment) {
   for (const char* name : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
                            "MV2_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"}) {
     const char* const text = environment(name);
-    const std::optional<std::uint64_t> ranks = text == nullptr ? std::nullopt : parse_number(text);
+    const std::optional<std::uint64_t> ranks = text == nullptr ? std::nullopt : parse_number<std::uint64_t>(text);
     if (ranks && *ranks > 0 && *ranks <= kRanksMax) return static_cast<unsigned>(*ranks);
   }
   return 1;

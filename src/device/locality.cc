@@ -7,7 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
+
+#include "base/number_text.h"
 
 namespace penstock::core {
 namespace {
@@ -22,10 +23,8 @@ bool is_pci_address(const std::string& text) {
 }
 
 int parse_node(const std::string& text) {
-  int node = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), node);
-  const bool sane = error == std::errc{} && end == text.data() + text.size() && node >= 0 && node < kNodesMax;
-  return sane ? node : -1;
+  const int node = parse_number<int>(text).value_or(-1);
+  return node >= 0 && node < kNodesMax ? node : -1;
 }
 
 bool process_has_policy() {

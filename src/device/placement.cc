@@ -3,9 +3,9 @@
 #include "device/placement.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/kept_text.h"
+#include "base/number_text.h"
 #include "device/locality.h"
 
 namespace penstock::core {
@@ -15,11 +15,8 @@ constexpr std::string_view kAuto = "auto", kOff = "off", kNode = "node:", kCpus 
 constexpr const char* kNodes = "/sys/devices/system/node";
 
 std::optional<int> number_of(std::string_view text) {
-  int number = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || number < 0 || number >= kNodesMax)
-    return std::nullopt;
-  return number;
+  const std::optional<int> number = parse_number<int>(text);
+  return number && *number >= 0 && *number < kNodesMax ? number : std::nullopt;
 }
 
 CpuSet cpus_of_node(const std::string& root, int node) {

@@ -3,10 +3,10 @@
 #include "settings/settings.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/invariant.h"
 #include "base/kept_text.h"
+#include "base/number_text.h"
 #include "settings/words.h"
 
 namespace penstock::core {
@@ -31,17 +31,10 @@ std::optional<bool> parse_boolean(std::string_view text) {
   return std::nullopt;
 }
 
-std::optional<std::int64_t> parse_number(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 std::optional<Value> parse_numbers(std::string_view text) {
   Numbers numbers;
   for (std::string_view word = take_word(text); !word.empty(); word = take_word(text)) {
-    const std::optional<std::int64_t> number = parse_number(word);
+    const std::optional<std::int64_t> number = parse_number<std::int64_t>(word);
     if (!number) return std::nullopt;
     numbers.push_back(*number);
   }
@@ -115,7 +108,7 @@ Status refusal_of(const LoadedSettings& loaded) {
 std::optional<Value> parse_value(const SettingRow& row, std::string_view text) {
   switch (row.kind) {
     case SettingKind::boolean: return parse_boolean(text);
-    case SettingKind::number: return parse_number(text);
+    case SettingKind::number: return parse_number<std::int64_t>(text);
     case SettingKind::numbers: return parse_numbers(text);
     case SettingKind::texts: return among_choices(row, parse_texts(text));
     case SettingKind::text:

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/number_text.h"
 #include "base/unique_fd.h"
 #include "base/unique_folder.h"
 #include "stats/look_budget.h"
@@ -24,14 +24,6 @@ namespace penstock::core {
 namespace {
 
 constexpr const char* kStep = "look at the process";
-
-template <typename Number>
-std::optional<Number> number_of(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 // The process's PID in its own namespace: the last number of "NSpid:", which has one for every PID namespace around it.
 // If the kernel does not show it, the PID that we see.
@@ -44,7 +36,7 @@ std::int64_t own_name_of(pid_t pid, int folder) {
   if (begin == std::string_view::npos) return pid;
   status = status.substr(begin + 1);
   status = status.substr(0, status.find('\n'));
-  return number_of<std::int64_t>(status.substr(status.find_last_of("\t ") + 1)).value_or(pid);
+  return parse_number<std::int64_t>(status.substr(status.find_last_of("\t ") + 1)).value_or(pid);
 }
 
 class Look {
@@ -131,7 +123,7 @@ Result<LookResult> look_at_processes(const LookSettings& settings, const VisitPr
   const UniqueFolder proc(::opendir(settings.proc.c_str()));
   if (proc == nullptr) return os_failure(errno, "list the processes");
   while (const dirent* entry = ::readdir(proc.get())) {
-    const std::optional<pid_t> pid = number_of<pid_t>(entry->d_name);
+    const std::optional<pid_t> pid = parse_number<pid_t>(entry->d_name);
     if (!pid) continue;
     if (!budget.take(&LookLimits::processes, 1)) {
       ++result.not_looked_at;

@@ -3,12 +3,13 @@
 // Small parsers for the text of /proc and /sys. They accept any text and never fail loudly.
 #pragma once
 
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/number_text.h"
 
 namespace penstock::core {
 
@@ -17,15 +18,6 @@ inline std::string_view trim(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kBlanks);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
-
-// All of `text` as a number, or nothing.
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text, int base = 10) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 // Cuts the next piece up to `separator` off the front of `rest`.

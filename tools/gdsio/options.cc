@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 #include <getopt.h>
 
-#include <charconv>
 #include <cmath>
 #include <limits>
 
+#include "base/number_text.h"
 #include "settings/words.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
@@ -28,12 +28,9 @@ constexpr int kJsonOption = 1000;
 
 template <typename Number>
 Number number(std::string_view text, std::uint64_t most = std::numeric_limits<Number>::max()) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value > most) {
-    misuse(fmt::format("'{}' is not a number from 0 to {}", text, most));
-  }
-  return static_cast<Number>(value);
+  const auto value = core::parse_number<std::uint64_t>(text);
+  if (!value || *value > most) misuse(fmt::format("'{}' is not a number from 0 to {}", text, most));
+  return static_cast<Number>(*value);
 }
 
 std::uint64_t size_of(std::string_view text) {
