@@ -18,13 +18,6 @@ bool is_one_of(std::string_view type, std::initializer_list<std::string_view> ty
   return std::find(types.begin(), types.end(), type) != types.end();
 }
 
-Finding certain(Obstacle obstacle, std::string subject = "") {
-  return {obstacle, Certainty::certain, std::move(subject)};
-}
-Finding possible(Obstacle obstacle, std::string subject = "") {
-  return {obstacle, Certainty::possible, std::move(subject)};
-}
-
 Findings network_findings(const Root& root, const Mount& mount) {
   const std::string& point = mount.mount_point;
   if (!mount.type.starts_with("nfs")) return {certain(Obstacle::network_file_system, point)};

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace penstock::core {
@@ -135,6 +136,12 @@ struct Finding {
   friend bool operator==(const Finding&, const Finding&) = default;
 };
 using Findings = std::vector<Finding>;
+inline Finding certain(Obstacle obstacle, std::string subject = "") {
+  return {obstacle, Certainty::certain, std::move(subject)};
+}
+inline Finding possible(Obstacle obstacle, std::string subject = "") {
+  return {obstacle, Certainty::possible, std::move(subject)};
+}
 
 // The first finding that stops(); null if there is none.
 const Finding* first_stop(std::span<const Finding> findings);

@@ -16,13 +16,6 @@ constexpr KernelVersion kKernelOfStacks{7, 2};      // md and NVMe multipath wer
 constexpr KernelVersion kKernelOfBridgeList{7, 3};  // The newest kernel whose list of host bridges stands below.
 constexpr std::uint64_t kLargeBarMin = std::uint64_t{1} << 30;
 
-Finding certain(Obstacle obstacle, std::string subject = "") {
-  return {obstacle, Certainty::certain, std::move(subject)};
-}
-Finding possible(Obstacle obstacle, std::string subject = "") {
-  return {obstacle, Certainty::possible, std::move(subject)};
-}
-
 // ---- The device
 
 // "nvidia0", not "nvidiactl" nor "nvidia-uvm".
