@@ -139,6 +139,14 @@ std::vector<int> Machine::all(NodeKind kind) const {
   return found;
 }
 
+std::pair<std::size_t, std::size_t> meeting(const std::vector<int>& up, const std::vector<int>& down) {
+  for (std::size_t i = 0; i < up.size(); ++i) {
+    const auto met = std::find(down.begin(), down.end(), up[i]);
+    if (met != down.end()) return {i, static_cast<std::size_t>(met - down.begin())};
+  }
+  return {up.size(), down.size()};
+}
+
 std::vector<int> Machine::ancestors(int index) const {
   std::vector<int> way;
   for (int at = index; at != kNone; at = node(at).parent) way.push_back(at);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "model/input.h"
@@ -97,5 +98,8 @@ void check_machine(const Machine& machine);
 // "server.yaml:7: "; "built-in machine: " without a line.
 std::string place(const std::string& source, int line);
 [[noreturn]] void fail_at(const Machine& machine, const Node& node, const std::string& what);
+
+// The steps from each of two nodes up to the first ancestor of both; the whole lengths if there is none.
+std::pair<std::size_t, std::size_t> meeting(const std::vector<int>& up, const std::vector<int>& down);
 
 }  // namespace penstock::model

@@ -8,35 +8,16 @@
 #include <climits>
 
 namespace penstock::model {
-namespace {
-
-// The number of steps up from each side to the common ancestor; the whole lengths if there is none.
-std::pair<std::size_t, std::size_t> meeting(const std::vector<int>& up, const std::vector<int>& down) {
-  for (std::size_t i = 0; i < up.size(); ++i) {
-    const auto met = std::find(down.begin(), down.end(), up[i]);
-    if (met != down.end()) return {i, static_cast<std::size_t>(met - down.begin())};
-  }
-  return {up.size(), down.size()};
-}
-
-}  // namespace
 
 RouteFinder::RouteFinder(const Machine& machine, IommuMode iommu)
     : machine_(machine), is_redirected_(iommu == IommuMode::redirect) {
   for (const int nic : machine.all(NodeKind::nic)) nics_of_host_[host_of(nic)].push_back(nic);
 }
 
-void RouteFinder::begin(int node, Way& way) const {
+void RouteFinder::add_end(int node, Role wire, Way& way) const {
   const NodeKind kind = machine_.node(node).kind;
   if (kind == NodeKind::drive) way.push_back({node, Role::media});
-  if (kind == NodeKind::nic) way.push_back({node, Role::wire_in});
-  if (kind == NodeKind::root) way.push_back({node, Role::memory});
-}
-
-void RouteFinder::end(int node, Way& way) const {
-  const NodeKind kind = machine_.node(node).kind;
-  if (kind == NodeKind::drive) way.push_back({node, Role::media});
-  if (kind == NodeKind::nic) way.push_back({node, Role::wire_out});
+  if (kind == NodeKind::nic) way.push_back({node, wire});
   if (kind == NodeKind::root) way.push_back({node, Role::memory});
 }
 
@@ -114,17 +95,17 @@ std::string RouteFinder::over_fabric(int server, int device, const std::string& 
   const std::vector<int> nic_up = machine_.ancestors(machine_.node(nic).fabric);
   const auto [server_steps, nic_steps] = meeting(server_up, nic_up);
   if (is_read) {
-    begin(server, way);
+    add_end(server, Role::wire_in, way);
     climb(server_up, server_steps, way);
     descend(nic_up, nic_steps, way);
-    begin(nic, way);
+    add_end(nic, Role::wire_in, way);
     return pcie(nic, device, way);
   }
   const std::string problem = pcie(device, nic, way);
-  end(nic, way);
+  add_end(nic, Role::wire_out, way);
   climb(nic_up, nic_steps, way);
   descend(server_up, server_steps, way);
-  end(server, way);
+  add_end(server, Role::wire_out, way);
   return problem;
 }
 
@@ -133,16 +114,16 @@ std::string RouteFinder::find(int from, int to, const std::string& through, Way&
   if (is_in_fabric(from) && is_in_fabric(to)) return "both of its ends are in a fabric";
   if (is_in_fabric(from)) {
     const std::string problem = over_fabric(from, to, through, true, way);
-    if (problem.empty()) end(to, way);
+    if (problem.empty()) add_end(to, Role::wire_out, way);
     return problem;
   }
   if (is_in_fabric(to)) {
-    begin(from, way);
+    add_end(from, Role::wire_in, way);
     return over_fabric(to, from, through, false, way);
   }
-  begin(from, way);
+  add_end(from, Role::wire_in, way);
   const std::string problem = pcie(from, to, way);
-  end(to, way);
+  add_end(to, Role::wire_out, way);
   return problem;
 }
 

@@ -50,8 +50,7 @@ class RouteFinder {
   int nic_beside(int device, int fabric_root);
   std::string_view host_of(int node) const { return machine_.node(machine_.root_of(node)).host; }
   bool is_in_fabric(int node) const { return machine_.node(machine_.root_of(node)).kind == NodeKind::fabric; }
-  void begin(int node, Way& way) const;
-  void end(int node, Way& way) const;
+  void add_end(int node, Role wire, Way& way) const;  // `wire` is that of a NIC which bytes pass at this end.
   void climb(const std::vector<int>& up, std::size_t steps, Way& way) const;
   void descend(const std::vector<int>& down, std::size_t steps, Way& way) const;
 

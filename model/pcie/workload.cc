@@ -161,10 +161,8 @@ void check_workload(const Workload& workload, const std::string& source) {
 int pcie_distance(const Machine& machine, int one, int other) {
   const std::vector<int> up = machine.ancestors(one);
   const std::vector<int> down = machine.ancestors(other);
-  for (std::size_t i = 0; i < up.size(); ++i) {
-    const auto met = std::find(down.begin(), down.end(), up[i]);
-    if (met != down.end()) return static_cast<int>(i) + static_cast<int>(met - down.begin());
-  }
+  const auto [steps_up, steps_down] = meeting(up, down);
+  if (steps_up < up.size()) return static_cast<int>(steps_up + steps_down);
   const Node& root = machine.node(up.back());
   const Node& other_root = machine.node(down.back());
   const bool same_host =
