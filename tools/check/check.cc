@@ -91,13 +91,21 @@ int compare(const CheckSettings& settings, const facts::Examination& examined, c
   return kSuccess;
 }
 
+// Tells what was meant by a FOLDER without --try.
+std::string instead_of(const std::string& folder) {
+  return path_by_name(folder)
+             ? fmt::format("{0}: a path is asked for by 'penstock check --require {0}'", folder)
+             : fmt::format(
+                   "FOLDER {}: expected with --try, which moves bytes in it; to ask how a file is read, run "
+                   "'penstock explain FILE'",
+                   folder);
+}
+
 int run_check(const CheckSettings& settings) {
   if (!settings.deepspeed.empty()) check_deepspeed(settings.deepspeed, settings.json);
   if (settings.tries != !settings.folders.empty()) {
     throw Failure(settings.tries ? "--try: expected a FOLDER, one on each file system to try"
-                                 : fmt::format("FOLDER {}: expected with --try, which moves bytes in it; to ask how a "
-                                               "file is read, run 'penstock explain FILE'",
-                                               settings.folders.front()),
+                                 : instead_of(settings.folders.front()),
                   kUsage);
   }
   const std::string& directory = settings.root;

@@ -57,6 +57,12 @@ TEST_F(Validate, WhatStandsBetweenFilesAndADirectPathIsToldNearestFirstAndOnce) 
   EXPECT_NE(told("laptop").find("\n  /: no setting helps to a direct path, only other hardware\n"), std::string::npos);
 }
 
+TEST_F(Validate, APathInThePlaceOfAFolderIsAnsweredWithTheOptionThatAsksForIt) {
+  const Finished done = run({"check", "p2pdma"});
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_EQ(done.err, "penstock: p2pdma: a path is asked for by 'penstock check --require p2pdma'\n");
+}
+
 TEST_F(Validate, WhatFollowsFromAFailureNamesItAndIsNoCauseItself) {
   const std::tuple<const char*, const char*, const char*> cases[] = {
       {"nvme-without-hooks", "path nvfs", "nvidia_fs_hooks nvme"},
