@@ -4,27 +4,29 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
+
+#include "simulation/fiber.h"
 
 namespace penstock::simulation {
 
 struct Scheduler::Task {
   enum class State : std::uint8_t { ready, waiting, over };
-  enum Baton : std::uint32_t { kNone, kMine, kShow };
+  struct LastCall {
+    void (*function)(void*);
+    void* object;
+  };
 
   unsigned number = 0;
   char name[16] = "main";
-  pthread_t real{};
+  Fiber fiber;
   // By which the program knows it, until it has joined it: the system's may be another thread's by then.
   pthread_t thread() const { return reinterpret_cast<pthread_t>(this); }
   State state = State::ready;
@@ -36,8 +38,7 @@ struct Scheduler::Task {
   void* (*body)(void*) = nullptr;
   void* argument = nullptr;
   void* result = nullptr;
-  int ends = 0;
-  std::atomic<std::uint32_t> baton{kNone};
+  std::vector<LastCall> last_calls;  // The destructors of its thread-local values.
 };
 
 namespace {
@@ -49,17 +50,6 @@ constexpr const char* kNames[] = {"start", "end",   "lock",  "unlock", "conditio
                                   "futex", "yield", "sleep", "clock",  "file",      "ring", "program"};
 
 thread_local unsigned current_task = 0;
-pthread_key_t last_key;
-
-// Found before there is a second thread.
-decltype(&::syscall) really_call = nullptr;
-decltype(&::pthread_create) really_create = nullptr;
-decltype(&::pthread_join) really_join = nullptr;
-
-long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value) {
-  return really_call(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, nullptr, nullptr, 0);
-}
-
 void show_stack() {
   void* frames[20];
   const int count = ::backtrace(frames, 20);
@@ -96,12 +86,11 @@ void Scheduler::begin(std::uint64_t seed, bool is_traced) {
   spurious_ = random_.one_in(4);
   void* frame[1];
   (void)::backtrace(frame, 1);  // It loads a library the first time.
-  really_call = REAL(syscall);
-  really_create = REAL(pthread_create);
-  really_join = REAL(pthread_join);
-  ::pthread_key_create(&last_key, end_thread);
   tasks_.push_back(std::make_unique<Task>());
   running_ = tasks_[0].get();
+  Fiber::begin();
+  here_ = running_;
+  running_->fiber.adopt();
   is_on_ = true;
 }
 
@@ -219,57 +208,47 @@ void Scheduler::at(Nanoseconds time, std::function<void()> event) { events_.empl
 
 // ---- The baton ------------------------------------------------------------------------------------------------------
 
-void Scheduler::await_baton(Task& task) {
-  while (true) {
-    const std::uint32_t baton = task.baton.load();
-    if (baton == Task::kMine) break;
-    if (baton == Task::kNone) {
-      futex(&task.baton, FUTEX_WAIT, Task::kNone);
-      continue;
-    }
+// A task is gone on with: by the one that left, or by one that ended, or to show its stack.
+void Scheduler::arrive() {
+  while (Task* const asks = std::exchange(asks_for_stack_, nullptr)) {
     show_stack();
-    task.baton = Task::kNone;
-    futex(&task.baton, FUTEX_WAKE, INT_MAX);
+    go_to(*asks);
   }
-  task.baton = Task::kNone;
-  if (ended_ == nullptr) return;
-  really_join(ended_->real, nullptr);
-  ended_ = nullptr;
+  if (ended_ != nullptr) std::exchange(ended_, nullptr)->fiber.end();
+}
+
+void Scheduler::go_to(Task& next) {
+  Task& self = *here_;
+  here_ = &next;
+  self.fiber.go_to(next.fiber);
 }
 
 void Scheduler::hand_to(Task& next) {
-  Task& self = *running_;
   running_ = &next;
-  next.baton = Task::kMine;
-  futex(&next.baton, FUTEX_WAKE, 1);
-  await_baton(self);
+  go_to(next);
+  arrive();
 }
 
-void* Scheduler::run(void* argument) {
+void Scheduler::run(void* argument) {
   Task& task = *static_cast<Task*>(argument);
-  current_task = task.number;
-  scheduler().await_baton(task);
-  ::pthread_setspecific(last_key, &task);
-  task.result = task.body(task.argument);
-  return task.result;
-}
-
-// Called when the thread's own destructors have run, those of other keys included: in the last round.
-void Scheduler::end_thread(void* argument) {
-  Task& task = *static_cast<Task*>(argument);
-  if (++task.ends < PTHREAD_DESTRUCTOR_ITERATIONS) {
-    ::pthread_setspecific(last_key, argument);
-    return;
-  }
   Scheduler& all = scheduler();
+  current_task = task.number;
+  all.arrive();
+  task.result = task.body(task.argument);
+  while (!task.last_calls.empty()) {
+    const Task::LastCall call = task.last_calls.back();
+    task.last_calls.pop_back();
+    call.function(call.object);
+  }
   all.note(Call::end, 0);
   task.state = Task::State::over;
   all.wake(&task);
-  Task& next = *all.choose(false);
   all.ended_ = &task;
-  all.running_ = &next;
-  next.baton = Task::kMine;
-  futex(&next.baton, FUTEX_WAKE, 1);
+  all.hand_to(*all.choose(false));
+}
+
+void Scheduler::call_at_end(void (*function)(void*), void* object) {
+  running_->last_calls.push_back({function, object});
 }
 
 // ---- Threads --------------------------------------------------------------------------------------------------------
@@ -282,8 +261,7 @@ int Scheduler::create(pthread_t* thread, const pthread_attr_t* attributes, void*
   std::snprintf(task->name, sizeof task->name, "%s", "?");
   task->body = body;
   task->argument = argument;
-  const int error = really_create(&task->real, attributes, run, task.get());
-  if (error != 0) return error;
+  if (const int error = task->fiber.make(attributes, run, task.get()); error != 0) return error;
   *thread = task->thread();
   tasks_.push_back(std::move(task));
   point(Call::start, tasks_.back()->number);
@@ -336,13 +314,8 @@ void Scheduler::fail(const char* what) {
   for (const auto& task : tasks_) {
     if (task->state == Task::State::over) continue;
     describe(*task);
-    if (task->number == current_task) {
-      show_stack();
-      continue;
-    }
-    task->baton = Task::kShow;
-    futex(&task->baton, FUTEX_WAKE, 1);
-    while (task->baton == Task::kShow) futex(&task->baton, FUTEX_WAIT, Task::kShow);
+    if (task.get() != running_) asks_for_stack_ = running_, go_to(*task);
+    else show_stack();
   }
   ::_exit(1);
 }

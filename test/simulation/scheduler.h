@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One thread at a time, chosen by a seed, in a time of its own. Threads of a simulated program are real threads, so
-// that each has its thread-local values and its stack, but only the one with the baton runs. It may hand the baton on
-// at every call that threads.cc and the other files of this folder answer in place of the C library: at a "point". Time
+// One thread at a time, chosen by a seed, in a time of its own. Each thread of a simulated program has thread-local
+// values and a stack of its own (fiber.h), but only the one with the baton runs. It may hand the baton on at every call
+// that threads.cc and the other files of this folder answer in place of the C library: at a "point". Time
 // moves by a little with each point, and to the next deadline or event where nobody can go on. If there is none either,
 // that is a deadlock: the run ends, and says where each thread stands.
 //
@@ -86,6 +86,8 @@ class Scheduler {
   int detach(pthread_t thread);
   void name(pthread_t thread, const char* name);
   pthread_t self() const;
+  // When the running thread ends, before those that were told earlier.
+  void call_at_end(void (*function)(void*), void* object);
 
   // What is being looked at, if the next failure comes before the next call of this.
   void say_on_failure(const char* text) { context_ = text; }
@@ -94,15 +96,15 @@ class Scheduler {
 
  private:
   struct Task;
-  static void* run(void* task);
-  static void end_thread(void* task);
+  static void run(void* task);
   Task* find(pthread_t thread);
   Task* choose(bool must_leave);
   Task* pick(const std::vector<Task*>& ready);
   void look_at_time();
   bool advance();
   void hand_to(Task& next);
-  void await_baton(Task& task);
+  void go_to(Task& next);
+  void arrive();
   void note(Call call, std::uint64_t detail);
   void describe(const Task& task) const;
 
@@ -116,8 +118,10 @@ class Scheduler {
   std::uint64_t pause_ = 0;  // One in so many points takes milliseconds.
   std::vector<std::unique_ptr<Task>> tasks_;
   Task* running_ = nullptr;
-  Task* ended_ = nullptr;    // Its thread is about to be gone: the next task waits for that.
-  Task* starved_ = nullptr;  // It gets no turn for a while, where others can go on.
+  Task* here_ = nullptr;            // Whose fiber runs: another one only while stacks are shown.
+  Task* asks_for_stack_ = nullptr;  // And then is gone on with.
+  Task* ended_ = nullptr;           // Its thread is about to be gone: the next task waits for that.
+  Task* starved_ = nullptr;         // It gets no turn for a while, where others can go on.
   std::uint64_t starved_until_ = 0;
   std::multimap<Nanoseconds, std::function<void()>> events_;
   std::vector<Task*> ready_;  // Scratch of choose().

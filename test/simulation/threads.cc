@@ -111,6 +111,8 @@ enum Once { kNotYet, kRunning, kDone };
 
 }  // namespace
 
+extern "C" int __cxa_thread_atexit_impl(void (*function)(void*), void* object, void* library);
+
 bool (*penstock::simulation::answer_call)(long number, const long* arguments, long& answer) = nullptr;
 
 extern "C" {
@@ -123,6 +125,11 @@ int pthread_detach(pthread_t thread) { return scheduler().detach(thread); }
 pthread_t pthread_self() noexcept {
   static const auto really = REAL(pthread_self);
   return scheduler().is_on() ? scheduler().self() : really();
+}
+// How the compiler has destructors of thread-local values called.
+int __cxa_thread_atexit(void (*function)(void*), void* object, void* library) {
+  if (scheduler().is_on()) return scheduler().call_at_end(function, object), 0;
+  return __cxa_thread_atexit_impl(function, object, library);
 }
 int pthread_setname_np(pthread_t thread, const char* name) { return scheduler().name(thread, name), 0; }
 
