@@ -17,6 +17,7 @@ namespace {
 
 constexpr auto kPoison = std::byte{0xa5}, kFence = std::byte{0x5a};
 constexpr std::uint64_t kShiftMax = 4096;
+constexpr std::ptrdiff_t kFenceBytes = 4096;  // On either side of a request; more takes longer than the request.
 
 unsigned long long number(std::uint64_t value) { return value; }
 
@@ -84,8 +85,8 @@ bool Asked::begin_write(Random& random, const Place& place, std::shared_ptr<Hand
 
 bool Asked::start(Random& random, const Place& place, bool is_write) {
   is_write_ = is_write;
-  room_ = place.base();
-  room_bytes_ = place.room();
+  room_ = memory_ - std::min(kFenceBytes, memory_ - place.base());
+  room_bytes_ = static_cast<std::size_t>(std::min(place.base() + place.room(), memory_ + size_ + kFenceBytes) - room_);
   if (is_write && handle_->file->is_written(first_, first_ + size_)) return false;
   pieces_ = {{memory_, size_}};
   request = {};
@@ -150,8 +151,10 @@ void Asked::judge_status(const penstock_status& status, const penstock_report& r
   if (is_canceled && report.bytes == 0) return;
   if (is(PENSTOCK_TIMED_OUT) && may_be_late && scheduler().now() >= request.deadline_ns && report.bytes == 0) return;
   if (is(PENSTOCK_CLOSED) && may_be_closed) return;
-  // A call waits for memory to bounce through for a while only, which a transfer may stand still for longer.
-  if (is(PENSTOCK_LIMIT) && disk().weather[static_cast<std::size_t>(Fault::stalled)] != 0 && report.bytes == 0) return;
+  // A call waits for memory to bounce through for a while only, which a transfer may stand still for longer. Pieces
+  // take theirs one after the other.
+  const bool is_at_a_begin = report.bytes == 0 || request.piece_count > 1;
+  if (is(PENSTOCK_LIMIT) && disk().weather[static_cast<std::size_t>(Fault::stalled)] != 0 && is_at_a_begin) return;
   if (is(PENSTOCK_OUT_OF_MEMORY) && scheduler().refuses_threads() && report.bytes == 0) return;
   scheduler().fail(("an error that nothing explains: " + text_of(status)).c_str());
 }

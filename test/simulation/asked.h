@@ -83,7 +83,7 @@ class Asked {
   bool is_write_ = false;
   std::uint64_t first_ = 0, size_ = 0;
   std::byte* memory_ = nullptr;  // Its first byte.
-  std::byte* room_ = nullptr;    // The place's first byte.
+  std::byte* room_ = nullptr;    // Of it and what is fenced beside it.
   std::size_t room_bytes_ = 0;
   std::vector<iovec> pieces_;
   std::uint32_t change_ = 0;

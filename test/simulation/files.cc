@@ -5,13 +5,13 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "stress/history.h"
 
@@ -46,7 +46,7 @@ std::string text_of(const char* what, std::uint64_t first, std::uint64_t second,
 }  // namespace
 
 File::File(std::uint8_t number, std::uint64_t size)
-    : number_(number), memory_(::memfd_create("simulated", MFD_CLOEXEC)), weather_(disk().weather) {
+    : number_(number), memory_(::memfd_create("simulated", MFD_CLOEXEC)), size_(size), weather_(disk().weather) {
   constexpr long kFileSystems[] = {EXT4_SUPER_MAGIC, kXfs, kBtrfs};
   Random& random = scheduler().random();
   sector_ = random.one_in(3) ? 4096 : 512;
@@ -55,11 +55,6 @@ File::File(std::uint8_t number, std::uint64_t size)
 }
 
 File::~File() { ::close(memory_); }
-
-std::uint64_t File::size() const {
-  struct stat status {};
-  return ::fstat(memory_, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
-}
 
 unsigned File::all_errors() const {
   unsigned count = 0;
@@ -114,17 +109,20 @@ std::size_t File::move(bool is_write, std::span<const iovec> memory, std::uint64
     if (first >= end) continue;
     auto* const bytes = static_cast<std::byte*>(one.iov_base) + (first + one.iov_len - begin);
     const auto at = static_cast<off_t>(offset + first);
-    const std::uint64_t size_before = is_write ? size() : 0;
     if (is_write) require_asked(offset + first, {bytes, end - first});
     const ssize_t done =
         is_write ? really_write(memory_, bytes, end - first, at) : really_read(memory_, bytes, end - first, at);
     if (done <= 0) return moved;
     if (is_write) note_change(offset + first, {bytes, bytes + done}), ++writes_;
-    if (is_write && size() != size_before && looks_ > 0) sizes_.push_back(size());
+    if (is_write) note_size(std::max(size_, offset + first + static_cast<std::uint64_t>(done)));
     moved += static_cast<std::size_t>(done);
     if (static_cast<std::size_t>(done) < end - first) return moved;
   }
   return moved;
+}
+
+void File::note_size(std::uint64_t size) {
+  if (size != std::exchange(size_, size) && looks_ > 0) sizes_.push_back(size);
 }
 
 int File::flush(std::uint64_t writes) {
@@ -136,9 +134,9 @@ int File::flush(std::uint64_t writes) {
 
 void File::resize(std::uint64_t size) {
   static const auto really = REAL(ftruncate);
-  const std::uint64_t before = this->size();
+  const std::uint64_t before = size_;
   ++disturbances_;
-  if (looks_ > 0) sizes_.push_back(size);
+  note_size(size);
   (void)really(memory_, static_cast<off_t>(size));
   if (size < before) note_change(size, std::vector<std::byte>(before - size));
 }
@@ -170,7 +168,8 @@ std::optional<std::string> File::end_write(std::uint32_t change, std::uint64_t b
   if (asked.disturbances != disturbances_ || bytes == 0) return std::nullopt;
   std::vector<std::byte> meant(bytes);
   stamp_range(meant, number_, change, asked.first);
-  if (content(asked.first, bytes) == meant) return std::nullopt;
+  const std::vector<std::byte> there = content(asked.first, bytes);
+  if (there.size() == bytes && std::memcmp(there.data(), meant.data(), bytes) == 0) return std::nullopt;
   return text_of("a write of %llu bytes at %llu of file %llu told of bytes that are not there", bytes, asked.first,
                  number_);
 }
@@ -233,7 +232,7 @@ std::optional<std::string> File::end_read(const Look& look, std::span<const std:
   const std::size_t same = std::min(look.before.size(), got.size());
   if (same == got.size() && std::memcmp(look.before.data(), got.data(), same) == 0) return std::nullopt;
   for (std::uint64_t at = 0; at < got.size(); ++at) {
-    if (was_there(look, at, got[at])) continue;
+    if ((at < same && look.before[at] == got[at]) || was_there(look, at, got[at])) continue;
     return text_of("byte %llu of a read at %llu got %02llx, which was never there", at, look.first,
                    static_cast<std::uint64_t>(got[at]));
   }

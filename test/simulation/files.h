@@ -47,7 +47,7 @@ class File {
 
   std::uint8_t number() const { return number_; }
   int memory() const { return memory_; }
-  std::uint64_t size() const;
+  std::uint64_t size() const { return size_; }
   std::uint32_t sector() const { return sector_; }
   long file_system() const { return file_system_; }
   // How often a transfer of it has ended with this errno.
@@ -107,11 +107,13 @@ class File {
 
   std::vector<std::byte> content(std::uint64_t first, std::uint64_t size) const;
   void require_asked(std::uint64_t first, std::span<const std::byte> bytes);
+  void note_size(std::uint64_t size);
   void note_change(std::uint64_t first, std::vector<std::byte> bytes);
   bool was_there(const Look& look, std::uint64_t at, std::byte byte) const;
 
   const std::uint8_t number_;
   const int memory_;
+  std::uint64_t size_;
   std::uint32_t sector_ = 512;
   long file_system_ = 0;
   Weather weather_{};

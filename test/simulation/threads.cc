@@ -26,6 +26,7 @@ constexpr Nanoseconds kSecond = 1'000'000'000;
 // The wall clock is so far ahead of the other one. It is set anew now and then, by up to an hour either way.
 constexpr Nanoseconds kWallClock = 1'795'000'000 * kSecond, kStepMax = 3600 * kSecond;
 Nanoseconds wall_clock = kWallClock;
+constexpr Nanoseconds kLookMax = 3000;
 constexpr long kProcessors = 4;
 constexpr long kMemoryPages = 1 << 20;
 
@@ -222,6 +223,7 @@ int clock_gettime(clockid_t clock, timespec* time) {
   if (!scheduler().is_on() || clock == CLOCK_PROCESS_CPUTIME_ID) return really(clock, time);
   scheduler().point(Call::clock);
   Random& random = scheduler().random();
+  scheduler().spend(random.below(kLookMax));  // Who spins looks at the clock once in a while only.
   if (is_wall_clock(clock) && random.one_in(16)) wall_clock = kWallClock - kStepMax + random.below(2 * kStepMax);
   *time = timespec_of(scheduler().now() + (is_wall_clock(clock) ? wall_clock : 0));
   return 0;

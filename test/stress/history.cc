@@ -28,8 +28,12 @@ std::uint64_t stamp(std::uint8_t file, std::uint32_t change, std::uint64_t posit
 void stamp_range(std::span<std::byte> memory, std::uint8_t file, std::uint32_t change, std::uint64_t position) {
   for (std::size_t done = 0; done < memory.size();) {
     const std::uint64_t at = position + done;
-    const std::uint64_t word = stamp(file, change, at);
+    std::uint64_t word = stamp(file, change, at);
     const std::size_t skipped = at % kWord;
+    // Whole words, which differ in their place alone.
+    for (; skipped == 0 && memory.size() - done >= kWord; done += kWord, ++word)
+      std::memcpy(memory.data() + done, &word, kWord);
+    if (done != at - position) continue;
     const std::size_t count = std::min<std::size_t>(kWord - skipped, memory.size() - done);
     std::memcpy(memory.data() + done, reinterpret_cast<const std::byte*>(&word) + skipped, count);
     done += count;
