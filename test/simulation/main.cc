@@ -19,6 +19,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <iterator>
+#include <numeric>
 
 #include "simulation/chunks.h"
 #include "simulation/files.h"
@@ -105,14 +107,15 @@ void add(Result& sum, const Result& one) {
   sum.time += one.time;
 }
 
-void print(const Result& sum, std::uint64_t runs) {
+void print(const Result& sum, std::uint64_t runs, unsigned findings) {
   const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
   std::printf(
-      "%llu runs, %llu requests (%llu failed, %llu canceled, %llu past their deadline), %llu transfers; "
+      "%llu runs, %u findings, %llu requests (%llu failed, %llu canceled, %llu past their deadline), %llu transfers; "
       "%llu chunks\n",
-      number(runs), number(sum.tally.requests), number(sum.tally.failed), number(sum.tally.canceled),
+      number(runs), findings, number(sum.tally.requests), number(sum.tally.failed), number(sum.tally.canceled),
       number(sum.tally.late), number(sum.transfers), number(sum.chunks));
-  std::printf("faults:");
+  const std::uint64_t faults = std::accumulate(std::begin(sum.faults), std::end(sum.faults), std::uint64_t{0});
+  std::printf("%llu faults:", number(faults));
   for (std::size_t i = 0; i < kFaults; ++i) std::printf(" %s %llu", kFaultNames[i], number(sum.faults[i]));
   std::printf("\n%.1f simulated seconds, %llu points, %.1f CPU seconds: %.0f requests in each\n",
               double(sum.time) / 1e9, number(sum.points), cpu_seconds(), double(sum.tally.requests) / cpu_seconds());
@@ -169,6 +172,6 @@ int main(int count, char** words) {
     std::fprintf(stderr, "seed %llu gives another trace each time\n", static_cast<unsigned long long>(seed));
     is_right = false;
   }
-  print(sum, runs);
+  print(sum, runs, is_right ? 0 : 1);
   return is_right ? 0 : 1;
 }
