@@ -69,14 +69,15 @@ class Threads:
 
     def wait(self, count: int = 0, timeout: float | None = None) -> bool:
         """Waits until so many have ended, and all that have begun; False after so many seconds."""
-        def is_over() -> bool:
-            least = max(count, len(self.begun))
-            if len(self.ended) >= least:
-                return True
-            # A thread that finds no memory for its first call says nothing.
-            return len(self._given) >= least and all(each() is None for each in self._given)
+        return self._end.wait(functools.partial(self.are_over, count), timeout)
 
-        return self._end.wait(is_over, timeout)
+    def are_over(self, count: int) -> bool:
+        """Whether so many have ended, and all that have begun."""
+        least = max(count, len(self.begun))
+        if len(self.ended) >= least:
+            return True
+        # A thread that finds no memory for its first call says nothing.
+        return len(self._given) >= least and all(each() is None for each in self._given)
 
     def _run(self, calls: deque[Callable[[], None]]) -> None:
         """Lets go of the call, and of all that it refers to, before it tells the end: who waits may end the program."""
@@ -193,6 +194,7 @@ class Future(concurrent.futures.Future[Result]):
 
     ended: float = 0.0  #: When its call ended in a `Pool`, by time.monotonic().
     _end: End | None = None
+    _stand_in: Callable[[], None] | None = None  # Makes the calls before its end, where the pool has no thread.
 
     def done(self) -> bool:
         return self._state not in ("PENDING", "RUNNING")
@@ -222,8 +224,13 @@ class Future(concurrent.futures.Future[Result]):
         if self.done():
             return
         end: End = vars(self).setdefault("_end", End())  # One for all who wait, whichever thread is the first.
-        if not end.wait(self.done, timeout):
+        if not end.wait(self._is_done_by_whoever, timeout):
             raise TimeoutError()
+
+    def _is_done_by_whoever(self) -> bool:
+        if self._stand_in is not None and not self.done():
+            self._stand_in()
+        return self.done()
 
     def _tell(self) -> None:
         if self._end is not None:
@@ -242,12 +249,14 @@ Calls = queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
 class Pool(concurrent.futures.Executor):
     """Threads that make calls, in the order in which they are submitted; also an executor for asyncio.
 
+    Where no thread found the memory to begin, who submits a call makes it, or who waits for it.
     The program does not end before the calls, unless they `may_be_left`: a drive that hangs would keep it from ending.
     """
 
     def __init__(self, count: int, may_be_left: bool = False) -> None:
         self._may_be_left = may_be_left
         self._is_closed = False
+        self._is_lost: list[bool] = []
         self._calls: Calls = queue.SimpleQueue()
         self._threads = Threads()
         self._members: set[int] = set()
@@ -257,12 +266,16 @@ class Pool(concurrent.futures.Executor):
         for _ in range(count):
             self._threads.start(functools.partial(_make_calls, self._calls, self._members))
             self._count += 1
+        # It refers to the pool by nothing, so that futures do not keep it.
+        self._stand_in = functools.partial(_stand_in, self._calls, self._threads, self._count, self._is_lost)
 
     def submit(self, call: Callable[Given, Result], /, *given: Given.args, **more: Given.kwargs) -> Future[Result]:
         future: Future[Result] = Future()
         self._calls.put((future, functools.partial(call, *given, **more)))
         if self._is_closed and future.cancel():  # Looked at behind the put: nobody may come for it any more.
             raise RuntimeError("the pool takes no more calls: it was shut down")
+        future._stand_in = self._stand_in
+        self._stand_in()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -281,6 +294,7 @@ class Pool(concurrent.futures.Executor):
 
     def _lose(self) -> None:  # Cancels nothing: another thread of the parent's may have held a future's lock.
         self._is_closed = True
+        self._is_lost.append(True)
         self._threads.ended.extend([True] * self._count)
 
 
@@ -293,6 +307,17 @@ def _make_calls(calls: Calls, members: set[int]) -> None:
         del each, future, call  # Or what the call refers to would stay until the next one.
     members.discard(get_ident())  # Another thread may have the number next.
     calls.put(None)  # For the next thread.
+
+
+def _stand_in(calls: Calls, threads: Threads, count: int, is_lost: list[bool]) -> None:
+    """Makes the calls that nobody comes for: not those of a parent's threads."""
+    if is_lost or not threads.are_over(count):
+        return
+    with contextlib.suppress(queue.Empty):
+        while (each := calls.get_nowait()) is not None:
+            if each[0].set_running_or_notify_cancel():
+                _make_call(*each)
+        calls.put(None)
 
 
 def _make_call(future: Future[Any], call: Callable[[], Any]) -> None:

@@ -368,3 +368,33 @@ def test_a_forked_process_has_no_use_of_a_pool_of_its_parent():
 
     assert os.waitstatus_to_exitcode(status) == 0
     assert under_way.result() is True
+
+
+def without_memory_once_made(monkeypatch):
+    """The same, but the threads are gone only when this is called: until then they may still begin."""
+    given = []
+    monkeypatch.setattr(threads, "start_new_thread", lambda call, those: given.append(those))
+    return given.clear
+
+
+def test_a_call_in_a_pool_of_which_no_thread_found_memory_is_made_by_who_submits_it(monkeypatch):
+    without_memory(monkeypatch)
+    pool = Pool(2)
+
+    assert pool.submit(abs, -3).done()
+    with pytest.raises(ZeroDivisionError):
+        pool.submit(divmod, 1, 0).result()
+    pool.shutdown()
+
+
+def test_calls_in_a_pool_whose_threads_go_before_they_begin_are_made_by_who_waits(monkeypatch):
+    lose_threads = without_memory_once_made(monkeypatch)
+    pool = Pool(2)
+    first, second = pool.submit(abs, -3), pool.submit(abs, -4)
+    assert not first.done()
+
+    lose_threads()
+
+    assert second.result() == 4
+    assert first.done() and first.result() == 3
+    pool.shutdown()
