@@ -52,6 +52,12 @@ Place::~Place() {
   else std::free(base_);
 }
 
+// A channel whose ring is broken keeps its memory for good.
+bool is_of_a_broken_ring(const penstock_status& status) {
+  if (status.domain == PENSTOCK_DOMAIN_OS) return status.code == EBADF;
+  return status.domain == PENSTOCK_DOMAIN_PENSTOCK && (status.code == PENSTOCK_CLOSED || status.code == PENSTOCK_LIMIT);
+}
+
 // ---- The request ----------------------------------------------------------------------------------------------------
 
 bool Asked::draw_range(Random& random, const Place& place, std::uint64_t size_max) {
@@ -151,6 +157,7 @@ void Asked::judge_status(const penstock_status& status, const penstock_report& r
   if (is_canceled && report.bytes == 0) return;
   if (is(PENSTOCK_TIMED_OUT) && may_be_late && scheduler().now() >= request.deadline_ns && report.bytes == 0) return;
   if (is(PENSTOCK_CLOSED) && may_be_closed) return;
+  if (disk().has_had(Fault::ring) && is_of_a_broken_ring(status)) return;
   // A call waits for memory to bounce through for a while only, which a transfer may stand still for longer. Pieces
   // take theirs one after the other.
   const bool is_at_a_begin = report.bytes == 0 || request.piece_count > 1;

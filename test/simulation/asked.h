@@ -22,6 +22,8 @@ struct Handle {
 };
 
 std::string text_of(const penstock_status& status);
+// The status may be that of a request whose ring is broken.
+bool is_of_a_broken_ring(const penstock_status& status);
 
 // What is counted of all requests, for the comparison with the session's own counters.
 struct Sums {

@@ -23,12 +23,24 @@
 
 namespace penstock::simulation {
 
-enum class Fault : std::uint8_t { interrupted, cut_short, broken, full, put_off, late, stalled, doubled, refused };
-inline constexpr std::size_t kFaults = 9;
-inline constexpr const char* kFaultNames[kFaults] = {"EINTR", "short",   "EIO",     "ENOSPC", "EAGAIN",
-                                                     "late",  "stalled", "doubled", "refused"};
+enum class Fault : std::uint8_t {
+  interrupted,
+  cut_short,
+  broken,
+  full,
+  put_off,
+  late,
+  stalled,
+  doubled,
+  refused,
+  ring
+};
+inline constexpr std::size_t kFaults = 10;
+inline constexpr const char* kFaultNames[kFaults] = {"EINTR", "short",   "EIO",     "ENOSPC",  "EAGAIN",
+                                                     "late",  "stalled", "doubled", "refused", "ring"};
 
-// One transfer in so many has the fault; 0: none has. Refused are calls that move nothing, at rates of their own.
+// One transfer in so many has the fault; 0: none has. Calls that move nothing are refused, and rings break, at rates of
+// their own.
 using Weather = std::array<unsigned, kFaults>;
 
 // A transfer, as the disk has decided about it.
@@ -134,6 +146,7 @@ class Disk {
   std::array<std::uint64_t, kFaults> faults{};  // How many there were.
   std::uint64_t transfers = 0;
 
+  bool has_had(Fault fault) const { return faults[static_cast<std::size_t>(fault)] != 0; }
   // One call in so many is refused.
   bool refuses(unsigned one_in);
 

@@ -155,6 +155,7 @@ void Program::finish(Asked& asked, const penstock_status& status, const penstock
 // Why a request may be refused before it is taken.
 bool Program::may_refuse(const penstock_status& status, bool is_late) const {
   const auto is = [&](int code) { return status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == code; };
+  if (disk().has_had(Fault::ring) && is_of_a_broken_ring(status)) return true;
   if (is(PENSTOCK_CLOSED)) return is_closing_;
   if (is(PENSTOCK_OUT_OF_MEMORY)) return scheduler().refuses_threads();
   return is(PENSTOCK_LIMIT) || (is(PENSTOCK_TIMED_OUT) && is_late);  // Pinned memory may be all in use.
@@ -246,7 +247,7 @@ void Program::use_queue(Self& self, bool is_polled) {
     one.is_canceled = canceled == 1;
   }
   reap(self, queue, asked);
-  if (!self.random.one_in(8)) return;
+  if (!self.random.one_in(disk().has_had(Fault::ring) ? 2 : 8)) return;  // One with a broken ring takes no more.
   penstock_queue_close(queue);
   self.queues[is_polled] = nullptr;
 }

@@ -30,6 +30,7 @@ struct Ring {
   std::vector<iovec> regions;
   std::vector<int> files;
   unsigned in_flight = 0;
+  bool is_broken = false;  // As one whose descriptor somebody closed: no call is answered, and nothing moves any more.
   int fd = -1;
   std::shared_ptr<Ring*> self = std::make_shared<Ring*>(this);  // Gone with the ring.
 
@@ -52,6 +53,8 @@ struct Kernel {
   bool has_tables = !scheduler().random().one_in(4);  // Of memory, that can be changed.
   bool has_file_tables = !scheduler().random().one_in(4);
   bool has_limits = !scheduler().random().one_in(4);  // Of the time of a wait.
+  // One call in so many finds its ring broken; 0: none does.
+  unsigned breaks_one_in = scheduler().random().one_in(12) ? 1u << scheduler().random().between(4, 9) : 0;
 };
 
 const Kernel& kernel() {
@@ -60,6 +63,14 @@ const Kernel& kernel() {
 }
 
 Ring& ring_of(io_uring* ring) { return *static_cast<Ring*>(ring->cq.ring_ptr); }
+
+bool is_broken(Ring& ring) {
+  if (!ring.is_broken && kernel().breaks_one_in != 0 && scheduler().random().one_in(kernel().breaks_one_in)) {
+    ring.is_broken = true;
+    ++disk().faults[static_cast<std::size_t>(Fault::ring)];
+  }
+  return ring.is_broken;
+}
 
 // What the fixed memory and file of an entry mean; the errno if they mean nothing.
 int look_up(const Ring& ring, const io_uring_sqe& entry, int& fd) {
@@ -100,12 +111,14 @@ void complete_again(const Ring& ring, std::uint64_t data, int result) {
 void perform(Ring& ring, const Operation& operation) {
   const Nanoseconds now = scheduler().now();
   const std::size_t half = operation.fate.bytes / 2 / 4096 * 4096;
-  const auto part = [operation](std::size_t from, std::size_t to) {
+  const auto part = [operation, &ring](std::size_t from, std::size_t to) {
+    if (ring.is_broken) return std::size_t{0};
     return operation.file->move(operation.is_write, {&operation.memory, 1}, operation.offset, from, to);
   };
   const auto moved = std::make_shared<std::size_t>(0);
   scheduler().at(now + operation.fate.latency / 2, [=] { *moved = part(0, half); });
   scheduler().at(now + operation.fate.latency, [=, &ring] {
+    if (ring.is_broken) return;  // Nobody takes its end: it stays in flight.
     if (*moved == half) *moved += part(half, operation.fate.bytes);
     const int error = operation.fate.error;
     const int result = error != 0 ? -error : static_cast<int>(*moved);
@@ -199,6 +212,7 @@ int io_uring_ring_dontfork(struct io_uring*) { return 0; }
 
 int io_uring_submit_and_wait(struct io_uring* ring, unsigned least) {
   scheduler().point(Call::ring);
+  if (is_broken(ring_of(ring))) return -EBADF;
   const unsigned all = ring->sq.sqe_tail - ring->sq.sqe_head;
   const int submitted = submit(ring);
   if (submitted == static_cast<int>(all) && ring_of(ring).in_flight > 0) wait_for(ring_of(ring), least, kForever);
@@ -209,6 +223,7 @@ int __io_uring_get_cqe(struct io_uring* ring, struct io_uring_cqe** entry, unsig
   scheduler().point(Call::ring);
   Ring& own = ring_of(ring);
   *entry = nullptr;
+  if (is_broken(own)) return -EBADF;
   if (own.ready() == 0 && least == 0) return -EAGAIN;
   if (disk().refuses(64)) return scheduler().random().one_in(2) ? -EINTR : -EBUSY;
   wait_for(own, std::max(least, 1u), kForever);
@@ -220,6 +235,7 @@ int io_uring_wait_cqes(struct io_uring* ring, struct io_uring_cqe** entry, unsig
                        struct __kernel_timespec* limit, sigset_t*) {
   scheduler().point(Call::ring);
   Ring& own = ring_of(ring);
+  if (is_broken(own)) return -EBADF;
   const Nanoseconds time = static_cast<Nanoseconds>(limit->tv_sec) * kSecond + static_cast<Nanoseconds>(limit->tv_nsec);
   if (!wait_for(own, least, scheduler().now() + time)) return -ETIME;
   *entry = &own.completions[own.head & ring->cq.ring_mask];
@@ -235,6 +251,7 @@ int io_uring_register_files_sparse(struct io_uring* ring, unsigned count) {
   return 0;
 }
 int io_uring_register_files_update(struct io_uring* ring, unsigned first, const int* files, unsigned count) {
+  if (ring_of(ring).is_broken) return -EBADF;
   std::copy_n(files, count, ring_of(ring).files.begin() + first);
   return static_cast<int>(count);
 }
@@ -253,6 +270,7 @@ int io_uring_register_buffers(struct io_uring* ring, const struct iovec* regions
 int io_uring_register_buffers_update_tag(struct io_uring* ring, unsigned first, const struct iovec* regions,
                                          const __u64*, unsigned count) {
   Ring& own = ring_of(ring);
+  if (own.is_broken) return -EBADF;
   if (first + count > own.regions.size()) return -EINVAL;
   if (disk().refuses(16)) return -ENOMEM;
   std::copy_n(regions, count, own.regions.begin() + first);
