@@ -15,6 +15,7 @@
 
 #include "device/host/host_streams.h"
 #include "simulation/asked.h"
+#include "simulation/forks.h"
 
 namespace penstock::simulation {
 namespace {
@@ -58,6 +59,7 @@ class Program {
   void submit(Self& self, penstock_queue* queue, bool is_polled, std::vector<Asked>& asked);
   void reap(Self& self, penstock_queue* queue, std::vector<Asked>& asked);
   void use_another_session(Self& self);
+  void use_another_process(Self& self);
   void use_stream(Self& self);
   bool may_refuse(const penstock_status& status, bool is_late) const;
   void change_file(Self& self);
@@ -78,7 +80,8 @@ class Program {
 
 void set(Config& config, const char* name, const char* value) { config.set(name, value); }
 
-// By settings that are drawn anew.
+}  // namespace
+
 penstock_status open_session(Random& random, penstock_session** session) {
   Config config;
   set(config, "device", "host");
@@ -93,6 +96,8 @@ penstock_status open_session(Random& random, penstock_session** session) {
   if (!config.status().ok()) scheduler().fail("a setting is not taken");
   return penstock_session_open(config.raw(), session);
 }
+
+namespace {
 
 // What it has counted is what its requests have told.
 void compare_counters(penstock_session* session, const Sums& sums) {
@@ -379,6 +384,12 @@ void Program::ask_for_nonsense(Self& self) {
   asked.take_back();
 }
 
+void Program::use_another_process(Self& self) {
+  const std::shared_ptr<Handle> handle = pick(self.random);
+  if (!self.random.one_in(16) || handle->raw == nullptr) return use_another_session(self);
+  fork_a_child(self.random, {self.session, handle, self.queues[self.random.below(2)], self.places[0]});
+}
+
 void Program::act_once(Self& self) {
   switch (self.random.below(12)) {
     case 0:
@@ -386,7 +397,7 @@ void Program::act_once(Self& self) {
     case 2:
     case 3: return use_queue(self, true);
     case 4: return use_stream(self);
-    case 5: return self.random.one_in(6) ? use_another_session(self) : change_file(self);
+    case 5: return self.random.one_in(6) ? use_another_process(self) : change_file(self);
     case 6:
       switch (self.random.below(4)) {
         case 0: return ask_for_advice(self);

@@ -7,11 +7,17 @@
 
 #include <cstdint>
 
+#include "penstock/penstock.h"
+#include "simulation/scheduler.h"
+
 namespace penstock::simulation {
 
 struct Tally {
   std::uint64_t requests = 0, failed = 0, canceled = 0, late = 0;
 };
+
+// By settings that are drawn anew.
+penstock_status open_session(Random& random, penstock_session** session);
 
 // The scheduler must have begun.
 Tally run_requests();

@@ -89,6 +89,9 @@ class Scheduler {
   // When the running thread ends, before those that were told earlier.
   void call_at_end(void (*function)(void*), void* object);
 
+  // In a forked child: only the calling thread is left, and no event is to come. What they held stays as it was.
+  void forget_others();
+
   // What is being looked at, if the next failure comes before the next call of this.
   void say_on_failure(const char* text) { context_ = text; }
   // Says what is wrong and where each thread stands, and ends the process.
