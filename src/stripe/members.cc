@@ -91,19 +91,15 @@ Result<std::unique_ptr<NewFile>> create_member(const std::string& path, const Ne
   return NewFile::create(path, {.mode = options.mode});
 }
 
+Status write_whole(int fd, std::string_view text, std::uint64_t offset, const std::string& path) {
+  const Status status = write_all(fd, std::as_bytes(std::span(text)), offset, "write");
+  return status.ok() ? status : errno_at(status.code, "write", path);
+}
+
 Status write_trailer(int fd, const Manifest& manifest, std::uint32_t member) {
   alignas(kTrailerBytes) char block[kTrailerBytes];  // Direct I/O may need this alignment.
   std::memcpy(block, trailer_of(manifest, member).data(), sizeof block);
-  ssize_t put = -1;
-  do put = ::pwrite(fd, block, sizeof block, static_cast<off_t>(trailer_offset(manifest, member)));
-  while (put < 0 && errno == EINTR);
-  if (put == static_cast<ssize_t>(sizeof block)) return success();
-  return errno_at(put < 0 ? errno : EIO, "write", manifest.files[member]);
-}
-
-Status write_whole(int fd, const std::string& text, const std::string& path) {
-  const Status status = write_all(fd, std::as_bytes(std::span(text)), 0, "write");
-  return status.ok() ? status : errno_at(status.code, "write", path);
+  return write_whole(fd, {block, sizeof block}, trailer_offset(manifest, member), manifest.files[member]);
 }
 
 }  // namespace
@@ -168,7 +164,7 @@ NewStripe::~NewStripe() {
 Status NewStripe::publish_manifest(mode_t mode) {
   Result<std::unique_ptr<NewFile>> file = NewFile::create(name_, {.mode = mode});
   if (!file.ok()) return file.status();
-  if (const Status status = write_whole((*file)->fd(), manifest_text(manifest_), name_); !status.ok()) return status;
+  if (const Status status = write_whole((*file)->fd(), manifest_text(manifest_), 0, name_); !status.ok()) return status;
   const Status status = (*file)->publish(replace_);
   is_published_ = (*file)->is_published();
   return status;
