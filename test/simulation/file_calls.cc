@@ -12,7 +12,11 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
 
+#include "simulation/drive.h"
 #include "simulation/files.h"
 #include "simulation/scheduler.h"
 
@@ -61,6 +65,16 @@ int flush(const Disk::Open& found, bool is_durable) {
   return error == 0 ? 0 : (errno = error, -1);
 }
 
+int flush_folder(unsigned folder) {
+  sleep_for(scheduler().random().between(10'000, 1'000'000));
+  const unsigned one_in = disk().weather[static_cast<std::size_t>(Fault::broken)];
+  if (one_in != 0 && scheduler().random().one_in(one_in)) {
+    ++disk().faults[static_cast<std::size_t>(Fault::broken)];
+    return errno = EIO, -1;
+  }
+  return drive().flush_folder(folder), 0;
+}
+
 // The descriptor that a name of /proc means, or -1.
 int descriptor_of(const char* name) {
   int fd = -1;
@@ -84,9 +98,23 @@ bool answer(long number, const long* arguments, long& result) {
 
 const bool answers = (answer_call = answer, true);
 
+// By the kernel, without O_DIRECT, which its files in memory may not know.
+template <typename Real, typename... More>
+int open_on_drive(Real really, const char* name, int flags, mode_t mode, More... folder) {
+  scheduler().point(Call::file);
+  const int fd = really(folder..., name, flags & ~O_DIRECT, mode);
+  if (fd < 0) return fd;
+  if (const std::shared_ptr<File> file = drive().find(fd); file != nullptr)
+    disk().keep(fd, {file, (flags & O_DIRECT) != 0});
+  else if ((flags & O_DIRECT) != 0) return close(fd), really(folder..., name, flags, mode);
+  if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL)) (drive().note_names(folder, {name}), ...);
+  return fd;
+}
+
 template <typename Real, typename... More>
 int open_by(Real really, const char* name, int flags, mode_t mode, More... folder) {
   const Disk::Open* const known = disk().find(descriptor_of(name));
+  if (known == nullptr && drive().is_made()) return open_on_drive(really, name, flags, mode, folder...);
   if (known == nullptr) return really(folder..., name, flags, mode);
   const Disk::Open kept = *known;
   scheduler().point(Call::file);
@@ -191,6 +219,8 @@ ssize_t pwritev2(int fd, const iovec* memory, int count, off_t offset, int flags
 int fsync(int fd) {
   static const auto really = REAL(fsync);
   const Disk::Open* const open = disk().find(fd);
+  if (const std::optional<unsigned> folder = open == nullptr ? drive().find_folder(fd) : std::nullopt)
+    return flush_folder(*folder);
   return open == nullptr ? really(fd) : flush(*open, true);
 }
 int fdatasync(int fd) {
@@ -211,17 +241,60 @@ int ftruncate(int fd, off_t size) noexcept {
   static const auto really = REAL(ftruncate);
   const Disk::Open* const open = disk().find(fd);
   if (open == nullptr) return really(fd, size);
-  if (static_cast<std::uint64_t>(size) != open->file->size()) scheduler().fail("the library changes a file's size");
-  return 0;
+  if (static_cast<std::uint64_t>(size) == open->file->size()) return 0;
+  if (!open->file->is_of_a_drive()) scheduler().fail("the library changes a file's size");
+  return open->file->resize(static_cast<std::uint64_t>(size)), 0;
 }
 int fallocate(int fd, int mode, off_t offset, off_t size) {
   static const auto really = REAL(fallocate);
   const Disk::Open* const open = disk().find(fd);
   if (open == nullptr) return really(fd, mode, offset, size);
-  if ((mode & FALLOC_FL_KEEP_SIZE) == 0) scheduler().fail("the library changes a file's size");
+  const bool may_grow = (mode & FALLOC_FL_KEEP_SIZE) == 0;
+  if (may_grow && static_cast<std::uint64_t>(offset + size) > open->file->size())
+    scheduler().fail("the library changes a file's size");
   scheduler().point(Call::file);
   if (disk().refuses(4)) return errno = ENOSPC, -1;
   return really(fd, mode, offset, size);
+}
+
+// ---- Names ----------------------------------------------------------------------------------------------------------
+
+int linkat(int from_folder, const char* from, int folder, const char* name, int flags) noexcept {
+  static const auto really = REAL(linkat);
+  if (drive().is_made()) scheduler().point(Call::file);
+  const int result = really(from_folder, from, folder, name, flags);
+  if (result == 0) drive().note_names(folder, {name});
+  return result;
+}
+int renameat(int from_folder, const char* from, int folder, const char* name) noexcept {
+  return renameat2(from_folder, from, folder, name, 0);
+}
+int renameat2(int from_folder, const char* from, int folder, const char* name, unsigned flags) noexcept {
+  static const auto really = REAL(renameat2);
+  if (drive().is_made()) scheduler().point(Call::file);
+  const int result = really(from_folder, from, folder, name, flags);
+  if (result == 0) drive().note_names(folder, {from, name});
+  return result;
+}
+int unlinkat(int folder, const char* name, int flags) noexcept {
+  static const auto really = REAL(unlinkat);
+  if (drive().is_made()) scheduler().point(Call::file);
+  const int result = really(folder, name, flags);
+  if (result == 0) drive().note_names(folder, {name});
+  return result;
+}
+int unlink(const char* name) noexcept {
+  static const auto really = REAL(open);
+  const std::string_view whole = name;
+  const std::size_t slash = whole.rfind('/');
+  const int folder = drive().is_made() && slash != whole.npos
+                         ? really(std::string(whole.substr(0, slash)).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)
+                         : -1;
+  if (folder < 0) return unlinkat(AT_FDCWD, name, 0);
+  const int result = unlinkat(folder, name + slash + 1, 0);
+  const int error = errno;
+  close(folder);
+  return errno = error, result;
 }
 
 }  // extern "C"

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "simulation/drive.h"
 #include "stress/history.h"
 
 namespace penstock::simulation {
@@ -36,6 +37,11 @@ bool is_aligned(std::span<const iovec> memory, std::uint64_t offset, std::uint64
   return offset % sector == 0 && std::all_of(memory.begin(), memory.end(), fits);
 }
 
+int open_again(int fd) {
+  static const auto really = REAL(open);
+  return really(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDWR | O_CLOEXEC);
+}
+
 std::string text_of(const char* what, std::uint64_t first, std::uint64_t second, std::uint64_t third) {
   char text[200];
   std::snprintf(text, sizeof text, what, static_cast<unsigned long long>(first),
@@ -45,14 +51,21 @@ std::string text_of(const char* what, std::uint64_t first, std::uint64_t second,
 
 }  // namespace
 
-File::File(std::uint8_t number, std::uint64_t size)
-    : number_(number), memory_(::memfd_create("simulated", MFD_CLOEXEC)), size_(size), weather_(disk().weather) {
+File::File(std::uint8_t number, int memory, std::uint64_t size, bool is_of_a_drive)
+    : number_(number), memory_(memory), size_(size), weather_(disk().weather), is_of_a_drive_(is_of_a_drive) {
   constexpr long kFileSystems[] = {EXT4_SUPER_MAGIC, kXfs, kBtrfs};
   Random& random = scheduler().random();
   sector_ = random.one_in(3) ? 4096 : 512;
   file_system_ = kFileSystems[random.below(3)];
-  if (memory_ < 0 || ::ftruncate(memory_, static_cast<off_t>(size)) != 0) scheduler().fail("no file can be made");
+  if (memory_ < 0) scheduler().fail("no file can be made");
 }
+
+File::File(std::uint8_t number, std::uint64_t size)
+    : File(number, ::memfd_create("simulated", MFD_CLOEXEC), size, false) {
+  if (::ftruncate(memory_, static_cast<off_t>(size)) != 0) scheduler().fail("a file cannot have its size");
+}
+
+File::File(std::uint8_t number, int fd, std::uint64_t size) : File(number, open_again(fd), size, true) {}
 
 File::~File() { ::close(memory_); }
 
@@ -109,7 +122,8 @@ std::size_t File::move(bool is_write, std::span<const iovec> memory, std::uint64
     if (first >= end) continue;
     auto* const bytes = static_cast<std::byte*>(one.iov_base) + (first + one.iov_len - begin);
     const auto at = static_cast<off_t>(offset + first);
-    if (is_write) require_asked(offset + first, {bytes, end - first});
+    if (is_write && !is_of_a_drive_) require_asked(offset + first, {bytes, end - first});
+    if (is_write && is_of_a_drive_) note_unflushed(offset + first, {bytes, end - first});
     const ssize_t done =
         is_write ? really_write(memory_, bytes, end - first, at) : really_read(memory_, bytes, end - first, at);
     if (done <= 0) return moved;
@@ -121,12 +135,49 @@ std::size_t File::move(bool is_write, std::span<const iovec> memory, std::uint64
   return moved;
 }
 
+void File::note_unflushed(std::uint64_t offset, std::span<const std::byte> bytes) {
+  drive().count_change();
+  unflushed_.push_back({writes_ + 1,
+                        offset,
+                        content(offset, bytes.size()),
+                        {bytes.begin(), bytes.end()},
+                        size_,
+                        std::max(size_, offset + bytes.size())});
+}
+
+std::vector<std::byte> File::after_a_loss_of_power(Random& random) const {
+  std::vector<std::byte> left = content(0, size_);
+  const auto put = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
+    if (left.size() < offset + bytes.size()) left.resize(offset + bytes.size());
+    std::copy(bytes.begin(), bytes.end(), left.begin() + static_cast<std::ptrdiff_t>(offset));
+  };
+  for (auto one = unflushed_.rbegin(); one != unflushed_.rend(); ++one) {
+    put(one->offset, one->before);
+    left.resize(one->size_before);
+  }
+  for (const Unflushed& one : unflushed_) {
+    if (one.after.empty() && random.one_in(2)) left.resize(one.size_after);
+    const std::span all(one.after);
+    for (std::uint64_t at = 0; at < all.size();) {
+      const std::uint64_t next =
+          std::min<std::uint64_t>(all.size(), (one.offset + at) / sector_ * sector_ + sector_ - one.offset);
+      if (random.one_in(2)) put(one.offset + at, all.subspan(at, next - at));
+      at = next;
+    }
+  }
+  return left;
+}
+
 void File::note_size(std::uint64_t size) {
   if (size != std::exchange(size_, size) && looks_ > 0) sizes_.push_back(size);
 }
 
 int File::flush(std::uint64_t writes) {
-  if (!has(Fault::broken)) return durable_writes_ = std::max(durable_writes_, writes), 0;
+  if (!has(Fault::broken)) {
+    durable_writes_ = std::max(durable_writes_, writes);
+    std::erase_if(unflushed_, [&](const Unflushed& one) { return one.write <= durable_writes_; });
+    return 0;
+  }
   ++errors_[EIO];
   failures_.push_back({0, ~std::uint64_t{0}});
   return EIO;
@@ -136,6 +187,7 @@ void File::resize(std::uint64_t size) {
   static const auto really = REAL(ftruncate);
   const std::uint64_t before = size_;
   ++disturbances_;
+  if (is_of_a_drive_) unflushed_.push_back({++writes_, 0, {}, {}, size_, size});
   note_size(size);
   (void)really(memory_, static_cast<off_t>(size));
   if (size < before) note_change(size, std::vector<std::byte>(before - size));
@@ -252,10 +304,13 @@ std::shared_ptr<File> Disk::create(std::uint64_t size) {
   return std::make_shared<File>(files_, size);
 }
 
+std::shared_ptr<File> Disk::adopt(int fd, std::uint64_t size) {
+  if (++files_ == 0) ++files_;
+  return std::make_shared<File>(files_, fd, size);
+}
+
 int Disk::open(const std::shared_ptr<File>& file, bool is_direct) {
-  static const auto really = REAL(open);
-  const std::string name = "/proc/self/fd/" + std::to_string(file->memory());
-  const int fd = really(name.c_str(), O_RDWR | O_CLOEXEC);
+  const int fd = open_again(file->memory());
   keep(fd, {file, is_direct});
   return fd;
 }

@@ -53,6 +53,8 @@ struct Fate {
 class File {
  public:
   File(std::uint8_t number, std::uint64_t size);
+  // That of a drive's folder (drive.h), behind a descriptor. Whoever writes into it is judged by what they read.
+  File(std::uint8_t number, int fd, std::uint64_t size);
   ~File();
   File(const File&) = delete;
   File& operator=(const File&) = delete;
@@ -80,6 +82,9 @@ class File {
   int flush(std::uint64_t writes);
   void resize(std::uint64_t size);
   void punch(std::uint64_t first, std::uint64_t end);
+  bool is_of_a_drive() const { return is_of_a_drive_; }
+  // Any of the sectors, and sizes, that were not flushed are lost. Of files of drives.
+  std::vector<std::byte> after_a_loss_of_power(Random& random) const;
 
   // ---- For the program
   // How many moves there were of bytes that were written, and of how many a loss of power would lose nothing.
@@ -117,8 +122,17 @@ class File {
     std::vector<std::byte> bytes;
   };
 
+  // Of bytes that may be lost.
+  struct Unflushed {
+    std::uint64_t write, offset;
+    std::vector<std::byte> before, after;
+    std::uint64_t size_before, size_after;
+  };
+
+  File(std::uint8_t number, int memory, std::uint64_t size, bool is_of_a_drive);
   std::vector<std::byte> content(std::uint64_t first, std::uint64_t size) const;
   void require_asked(std::uint64_t first, std::span<const std::byte> bytes);
+  void note_unflushed(std::uint64_t offset, std::span<const std::byte> bytes);
   void note_size(std::uint64_t size);
   void note_change(std::uint64_t first, std::vector<std::byte> bytes);
   bool was_there(const Look& look, std::uint64_t at, std::byte byte) const;
@@ -134,7 +148,9 @@ class File {
   std::vector<Asked> asked_;
   std::uint32_t changes_begun_ = 0;
   std::uint64_t writes_ = 0, durable_writes_ = 0;
-  std::uint64_t disturbances_ = 0;  // Times that it was cut, or a hole was made.
+  const bool is_of_a_drive_;
+  std::vector<Unflushed> unflushed_;  // Of drives' files alone.
+  std::uint64_t disturbances_ = 0;    // Times that it was cut, or a hole was made.
   unsigned looks_ = 0;
   std::vector<Change> changes_;       // Since the oldest look.
   std::vector<std::uint64_t> sizes_;  // The same; the first is that at its beginning.
@@ -151,6 +167,7 @@ class Disk {
   bool refuses(unsigned one_in);
 
   std::shared_ptr<File> create(std::uint64_t size);
+  std::shared_ptr<File> adopt(int fd, std::uint64_t size);
   // A descriptor of the file.
   int open(const std::shared_ptr<File>& file, bool is_direct);
 
