@@ -19,11 +19,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <iterator>
 #include <numeric>
 
 #include "simulation/chunks.h"
+#include "simulation/drive.h"
 #include "simulation/files.h"
+#include "simulation/objects.h"
 #include "simulation/requests.h"
 #include "simulation/scheduler.h"
 
@@ -63,8 +66,9 @@ void simulate(std::uint64_t seed, bool is_traced, Result& result) {
   ::setitimer(ITIMER_PROF, &limit, nullptr);
   scheduler().begin(seed, is_traced);
   const Nanoseconds began = scheduler().now();
-  if (scheduler().random().one_in(4)) result.chunks = run_chunks();
-  else result.tally = run_requests();
+  Random& random = scheduler().random();
+  if (random.one_in(4)) result.chunks = run_chunks();
+  else result.tally = random.one_in(8) ? run_objects() : run_requests();
   std::memcpy(result.faults, disk().faults.data(), sizeof result.faults);
   result.transfers = disk().transfers;
   result.points = scheduler().points();
@@ -81,7 +85,10 @@ bool run(std::uint64_t seed, const Options& options, Result& result) {
     ::_exit(0);
   }
   int status = 0;
-  if (::waitpid(child, &status, 0) == child && status == 0) return true;
+  const bool is_over = ::waitpid(child, &status, 0) == child;
+  std::error_code none;
+  std::filesystem::remove_all(Drive::root_of(child), none);
+  if (is_over && status == 0) return true;
   if (WIFSIGNALED(status)) std::fprintf(stderr, "it ended by a signal: %s\n", ::strsignal(WTERMSIG(status)));
   std::fprintf(stderr, "found by seed %llu: ./dev simulate --seed %llu\n\n", static_cast<unsigned long long>(seed),
                static_cast<unsigned long long>(seed));
