@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <utility>
@@ -39,7 +40,8 @@ std::string Drive::root_of(pid_t process) {
   return name;
 }
 
-void Drive::make(unsigned folders) {
+void Drive::make(unsigned folders, const Kind& kind) {
+  kind_ = kind;
   const std::string root = root_of(::getpid());
   for (unsigned i = 0; i < folders; ++i) {
     folders_.push_back(root + "/" + std::to_string(i));
@@ -57,6 +59,11 @@ std::shared_ptr<File> Drive::find(int fd) {
   std::shared_ptr<File>& file = files_[facts.st_ino];
   if (file == nullptr) file = disk().adopt(fd, static_cast<std::uint64_t>(facts.st_size));
   return file;
+}
+
+bool Drive::is_asked_not_to_wait(const std::string& name) const {
+  const auto is_in = [&](const std::string& folder) { return name.starts_with(folder + "/"); };
+  return std::any_of(folders_.begin(), folders_.end(), is_in) && scheduler().random().one_in(16);
 }
 
 std::optional<unsigned> Drive::find_folder(int fd) const {

@@ -23,7 +23,12 @@ class Drive {
   // The folder that holds those of a process. Whoever started it removes it.
   static std::string root_of(pid_t process);
 
-  void make(unsigned folders);
+  // What its file system lacks.
+  struct Kind {
+    bool has_nameless = true, has_links = true, has_kept_renames = true, can_flush_folders = true;
+  };
+  void make(unsigned folders, const Kind& kind);
+  const Kind& kind() const { return kind_; }
   bool is_made() const { return !folders_.empty(); }
   const std::string& folder(std::size_t number) const { return folders_[number]; }
   std::size_t folders() const { return folders_.size(); }
@@ -37,6 +42,8 @@ class Drive {
   // ---- For the calls
   // The file behind a descriptor that the kernel has just opened; null: it is none of these.
   std::shared_ptr<File> find(int fd);
+  // Every now and then, of names in its folders.
+  bool is_asked_not_to_wait(const std::string& name) const;
   // The number of the folder that is open, or nothing.
   std::optional<unsigned> find_folder(int fd) const;
   // Bytes are about to change, or have changed.
@@ -57,6 +64,7 @@ class Drive {
 
   std::vector<std::string> folders_;
   std::vector<Folder> states_;
+  Kind kind_;
   dev_t device_ = 0;
   std::map<ino_t, std::shared_ptr<File>> files_;
   std::uint64_t left_ = 0;

@@ -66,6 +66,7 @@ int flush(const Disk::Open& found, bool is_durable) {
 }
 
 int flush_folder(unsigned folder) {
+  if (!drive().kind().can_flush_folders) return errno = EINVAL, -1;
   sleep_for(scheduler().random().between(10'000, 1'000'000));
   const unsigned one_in = disk().weather[static_cast<std::size_t>(Fault::broken)];
   if (one_in != 0 && scheduler().random().one_in(one_in)) {
@@ -102,6 +103,9 @@ const bool answers = (answer_call = answer, true);
 template <typename Real, typename... More>
 int open_on_drive(Real really, const char* name, int flags, mode_t mode, More... folder) {
   scheduler().point(Call::file);
+  if ((flags & O_TMPFILE) == O_TMPFILE && !drive().kind().has_nameless) return errno = EOPNOTSUPP, -1;
+  // Somebody has a lease on it.
+  if ((flags & O_NONBLOCK) != 0 && drive().is_asked_not_to_wait(name)) return errno = EWOULDBLOCK, -1;
   const int fd = really(folder..., name, flags & ~O_DIRECT, mode);
   if (fd < 0) return fd;
   if (const std::shared_ptr<File> file = drive().find(fd); file != nullptr)
@@ -262,6 +266,7 @@ int fallocate(int fd, int mode, off_t offset, off_t size) {
 int linkat(int from_folder, const char* from, int folder, const char* name, int flags) noexcept {
   static const auto really = REAL(linkat);
   if (drive().is_made()) scheduler().point(Call::file);
+  if (!drive().kind().has_links) return errno = EPERM, -1;
   const int result = really(from_folder, from, folder, name, flags);
   if (result == 0) drive().note_names(folder, {name});
   return result;
@@ -272,6 +277,7 @@ int renameat(int from_folder, const char* from, int folder, const char* name) no
 int renameat2(int from_folder, const char* from, int folder, const char* name, unsigned flags) noexcept {
   static const auto really = REAL(renameat2);
   if (drive().is_made()) scheduler().point(Call::file);
+  if (flags != 0 && !drive().kind().has_kept_renames) return errno = EINVAL, -1;
   const int result = really(from_folder, from, folder, name, flags);
   if (result == 0) drive().note_names(folder, {from, name});
   return result;

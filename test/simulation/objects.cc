@@ -34,11 +34,16 @@ struct Named {
   bool is_striped = false;
   Possible possible{std::nullopt};
   std::optional<Bytes> published;  // A publication is under way.
+  bool replaces = true;            // It does so where the name means something.
   Possible after_loss;             // Once power was lost.
 
   void note_loss() {
     after_loss = possible;
-    if (published) after_loss.push_back(published);
+    if (!published) return;
+    after_loss.push_back(published);
+    const Drive::Kind& kind = drive().kind();
+    // An empty file holds the name meanwhile.
+    if (!replaces && !kind.has_links && !kind.has_kept_renames) after_loss.emplace_back(Bytes{});
   }
 };
 
@@ -51,6 +56,7 @@ class Objects {
   void act(unsigned number, std::uint64_t seed);
   void make(Random& random, Named& named);
   penstock_status create(Random& random, const Named& named, std::uint64_t size, penstock_file** file);
+  void ask_for_too_long_a_name(const Named& named);
   bool write(Random& random, penstock_file* file, const Bytes& bytes);
   void publish(Random& random, Named& named, penstock_file* file);
   penstock_status open(const Named& named, penstock_file** file);
@@ -77,11 +83,17 @@ void Objects::judge(const penstock_status& status, const char* what) {
   scheduler().fail((std::string(what) + " fails, which nothing explains: " + text_of(status)).c_str());
 }
 
+Drive::Kind draw_kind(Random& random) {
+  if (random.one_in(2)) return {};
+  const bool has_links = random.one_in(2);
+  return {has_links && random.one_in(2), has_links, random.one_in(2), !random.one_in(4)};
+}
+
 void Objects::set_up(Random& random) {
   constexpr unsigned kRates[] = {0, 100, 20, 8};
   const bool is_fair = random.one_in(6);
   for (unsigned& one_in : disk().weather) one_in = is_fair ? 0 : kRates[random.below(4)];
-  drive().make(3);
+  drive().make(3, draw_kind(random));
   if (open_session(random, &session_).code != 0) scheduler().fail("no session opens");
   for (unsigned i = 0; i < 3 * kNames; ++i)
     names_.push_back({.path = drive().folder(0) + "/" + std::to_string(i), .is_striped = random.one_in(2)});
@@ -94,7 +106,8 @@ void Objects::set_up(Random& random) {
 // ---- Making ---------------------------------------------------------------------------------------------------------
 
 penstock_status Objects::create(Random& random, const Named& named, std::uint64_t size, penstock_file** file) {
-  const std::uint32_t flags = PENSTOCK_CREATE_REPLACE | (random.one_in(2) ? PENSTOCK_CREATE_DIRECT : 0);
+  const std::uint32_t flags =
+      (named.replaces ? PENSTOCK_CREATE_REPLACE : 0) | (random.one_in(2) ? PENSTOCK_CREATE_DIRECT : 0);
   if (!named.is_striped) return penstock_file_create(session_, named.path.c_str(), 0600, flags, file);
   const char* folders[] = {drive().folder(1).c_str(), drive().folder(2).c_str(), drive().folder(0).c_str()};
   penstock_stripe_options options{};
@@ -134,11 +147,19 @@ bool Objects::write(Random& random, penstock_file* file, const Bytes& bytes) {
   return true;
 }
 
+bool is_there_already(const penstock_status& status, const Named& named) {
+  const bool may_be_there = named.possible.size() > 1 || named.possible[0];
+  return status.domain == PENSTOCK_DOMAIN_OS && status.code == EEXIST && !named.replaces && may_be_there;
+}
+
 void Objects::publish(Random& random, Named& named, penstock_file* file) {
   for (std::uint64_t tries = random.between(1, 4); tries > 0; --tries) {
     const penstock_status status = penstock_file_publish(file);
+    if (is_there_already(status, named)) return named.published.reset();
     judge(status, "a publication");
     if (status.code != 0) continue;
+    const bool is_there = std::find(named.possible.begin(), named.possible.end(), std::nullopt) == named.possible.end();
+    if (!named.replaces && is_there) scheduler().fail("a file was replaced that should not have been");
     named.possible = {std::exchange(named.published, std::nullopt)};
     return;
   }
@@ -146,12 +167,24 @@ void Objects::publish(Random& random, Named& named, penstock_file* file) {
   named.possible.push_back(std::exchange(named.published, std::nullopt));
 }
 
+// That is told before a byte is written.
+void Objects::ask_for_too_long_a_name(const Named& named) {
+  penstock_file* file = nullptr;
+  const penstock_status status =
+      penstock_file_create(session_, (named.path + std::string(300, 'a')).c_str(), 0600, 0, &file);
+  if (status.domain != PENSTOCK_DOMAIN_OS || status.code != ENAMETOOLONG)
+    scheduler().fail("a file is made whose name its folder cannot have");
+}
+
 void Objects::make(Random& random, Named& named) {
   Bytes bytes(random.between(1, random.one_in(2) ? kSizeMax : 8192));
   for (std::size_t at = 0, seed = random.next(); at < bytes.size(); ++at, seed = seed * 6364136223846793005u + 1)
     bytes[at] = static_cast<std::byte>(seed >> 56);
+  if (random.one_in(32)) ask_for_too_long_a_name(named);
+  named.replaces = !random.one_in(4);
   penstock_file* file = nullptr;
   const penstock_status created = create(random, named, bytes.size(), &file);
+  if (is_there_already(created, named)) return;
   judge(created, "making an object");
   if (created.code != 0) return;
   if (write(random, file, bytes) && !random.one_in(8)) {
@@ -181,6 +214,8 @@ void Objects::read(Random& random, const Named& named, const Possible& possible)
       scheduler().fail((named.path + " is gone, which was published").c_str());
     return;
   }
+  const bool may_be_empty = std::find(possible.begin(), possible.end(), Bytes{}) != possible.end();
+  if (opened.domain == PENSTOCK_DOMAIN_PENSTOCK && opened.code == PENSTOCK_BAD_STRIPE && may_be_empty) return;
   judge(opened, "opening an object");
   if (opened.code != 0) return;
   {
