@@ -158,6 +158,7 @@ Status Session::sync_file(std::uint64_t handle) {
   const PinnedFile file(*this, handle);
   if (!file) return failure(Code::not_registered, "flush the file");
   if (file->userspace() != nullptr) return failure(Code::unsupported, "flush the file");
+  if (!file->fstat_descriptors()) return descriptor_lost();
   return storage_->sync(file->own_descriptor());
 }
 

@@ -192,6 +192,22 @@ TEST_P(KernelErrorTest, DescriptorsClosedBehindOurBackAreNoticedBeforeAByteMoves
   for (const UniqueFd& each : taken) EXPECT_GE(::fcntl(each.get(), F_GETFD), 0) << "it is not ours to close";
 }
 
+TEST_P(KernelErrorTest, AFlushByADescriptorThatHasBecomeAnotherFilesIsNotToldAsDone) {
+  const UniqueFd fd = open_fd();
+  const std::set<int> users = descriptors_on(fd.get());
+  const std::uint64_t file = register_fd(fd);
+  ASSERT_TRUE(session().sync_file(file).ok());
+  const UniqueFd other(::memfd_create("other", MFD_CLOEXEC));
+
+  std::vector<UniqueFd> taken;
+  for (const int number : descriptors_on(fd.get())) {
+    if (!users.contains(number)) taken.emplace_back(::dup2(other.get(), number));
+  }
+
+  ASSERT_FALSE(taken.empty());
+  EXPECT_TRUE(session().sync_file(file).is(Code::descriptor_lost));
+}
+
 TEST_P(KernelErrorTest, ADescriptorClosedAndOpenedAnewIsNoDuplicate) {
   const int before = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_TRUE(session().register_file(before).ok());
