@@ -18,6 +18,7 @@ namespace penstock::simulation {
 struct Handle {
   std::shared_ptr<File> file;
   penstock_file* raw = nullptr;
+  bool is_lost = false;  // The library's descriptors of it were taken.
   ~Handle() { penstock_file_close(raw); }
 };
 

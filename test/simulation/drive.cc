@@ -86,7 +86,8 @@ void Drive::note_names(int folder, std::initializer_list<const char*> names) {
     change.names[name] = is_there ? facts.st_ino : 0;
   }
   states_[*number].changes.push_back(std::move(change));
-  count_change();
+  if (kind_.can_flush_folders) count_change();
+  else flush_folder(*number);  // Such a file system keeps names by itself.
 }
 
 void Drive::flush_folder(unsigned folder) {

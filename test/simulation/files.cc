@@ -327,6 +327,28 @@ void Disk::keep(int fd, Open open) {
   open_[static_cast<std::size_t>(fd)] = std::move(open);
 }
 
+void Disk::take_descriptors(const File& file) {
+  const std::shared_ptr<File> other = create(file.size());
+  for (std::size_t fd = 0; fd < open_.size(); ++fd) {
+    if (open_[fd].file.get() != &file) continue;
+    const int opened = open_again(other->memory());
+    if (::dup3(opened, static_cast<int>(fd), O_CLOEXEC) < 0) scheduler().fail("a descriptor cannot be taken");
+    ::close(opened);
+    open_[fd] = {other, false};
+    taken_.emplace_back(fd, other);
+  }
+}
+
+bool Disk::give_up_taken() {
+  bool is_theirs = true;
+  for (const auto& [fd, file] : std::exchange(taken_, {})) {
+    const Open* const open = find(fd);
+    is_theirs = is_theirs && open != nullptr && open->file == file;
+    ::close(fd);
+  }
+  return is_theirs;
+}
+
 void Disk::drop(int fd) {
   if (find(fd) != nullptr) open_[static_cast<std::size_t>(fd)] = {};
 }

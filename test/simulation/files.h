@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "simulation/scheduler.h"
@@ -178,10 +179,16 @@ class Disk {
   // Null for a descriptor of something else.
   const Open* find(int fd) const;
   void keep(int fd, Open open);
+  // Somebody closes all descriptors of the file by number, and opens another file, which takes the numbers.
+  void take_descriptors(const File& file);
+  bool has_taken_descriptors() const { return !taken_.empty(); }
+  // These are still those of the other files, which are closed now.
+  bool give_up_taken();
   void drop(int fd);
 
  private:
   std::vector<Open> open_;
+  std::vector<std::pair<int, std::shared_ptr<File>>> taken_;
   std::uint8_t files_ = 0;
 };
 
