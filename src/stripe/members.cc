@@ -161,13 +161,29 @@ NewStripe::~NewStripe() {
   }
 }
 
-Status NewStripe::publish_manifest(mode_t mode) {
-  Result<std::unique_ptr<NewFile>> file = NewFile::create(name_, {.mode = mode});
+Status NewStripe::make_manifest() {
+  Result<std::unique_ptr<NewFile>> file = NewFile::create(name_, {.mode = mode_});
   if (!file.ok()) return file.status();
-  if (const Status status = write_whole((*file)->fd(), manifest_text(manifest_), 0, name_); !status.ok()) return status;
-  const Status status = (*file)->publish(replace_);
-  is_published_ = (*file)->is_published();
+  const Status status = write_whole((*file)->fd(), manifest_text(manifest_), 0, name_);
+  if (status.ok()) manifest_file_ = std::move(*file);
   return status;
+}
+
+// The file is kept: where its folder could not be flushed it has its name, and only that is left to do.
+Status NewStripe::publish_manifest() {
+  if (manifest_file_ == nullptr) {
+    if (const Status status = make_manifest(); !status.ok()) return status;
+  }
+  const Status status = manifest_file_->publish(replace_);
+  is_published_ = manifest_file_->is_published();
+  return status;
+}
+
+// Only members that really belong to the old object, whatever its manifest says.
+void NewStripe::note_replaced() {
+  replaced_.clear();
+  const Result<StripeMembers> old = open_members(name_);
+  if (old.ok() && old->manifest.id != manifest_.id) replaced_ = old->manifest.files;
 }
 
 Status NewStripe::publish() {
@@ -176,11 +192,9 @@ Status NewStripe::publish() {
     if (const Status status = write_trailer(member.fd(), manifest_, i); !status.ok()) return status;
     if (const Status status = member.publish(false); !status.ok()) return status;
   }
-  // Removes only members that really belong to the old object, whatever its manifest says.
-  const Result<StripeMembers> old = replace_ && !is_published_ ? open_members(name_) : failure(Code::closed, "");
-  if (const Status status = publish_manifest(mode_); !status.ok()) return status;
-  if (!old.ok() || old->manifest.id == manifest_.id) return success();
-  for (const std::string& file : old->manifest.files) (void)::unlink(file.c_str());
+  if (replace_ && !is_published_) note_replaced();
+  if (const Status status = publish_manifest(); !status.ok()) return status;
+  for (const std::string& file : replaced_) (void)::unlink(file.c_str());
   return success();
 }
 

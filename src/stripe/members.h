@@ -53,13 +53,17 @@ class NewStripe {
  private:
   NewStripe(std::string name, bool replace) : name_(std::move(name)), replace_(replace) {}
   Status make(const Options& options);
-  Status publish_manifest(mode_t mode);
+  Status make_manifest();
+  Status publish_manifest();
+  void note_replaced();
 
   const std::string name_;  // The name of the manifest.
   const bool replace_;
   mode_t mode_ = 0600;
   Manifest manifest_;
   std::vector<std::unique_ptr<NewFile>> members_;
+  std::unique_ptr<NewFile> manifest_file_;
+  std::vector<std::string> replaced_;  // The members of the object that has been replaced.
   bool is_published_ = false;
 };
 

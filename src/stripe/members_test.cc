@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
@@ -19,6 +20,16 @@ static std::size_t write_max = ~std::size_t{0};
 // In place of the C library's, in this program.
 extern "C" ssize_t pwrite(int fd, const void* from, std::size_t size, off_t offset) {
   return ::syscall(SYS_pwrite64, fd, from, std::min(size, write_max), offset);
+}
+
+// The flush of a folder that fails, counted from now on; 0: none does.
+static int failing_flush = 0;
+
+extern "C" int fsync(int fd) {
+  struct stat facts {};
+  const bool is_folder = ::fstat(fd, &facts) == 0 && S_ISDIR(facts.st_mode);
+  if (is_folder && failing_flush > 0 && --failing_flush == 0) return errno = EIO, -1;
+  return static_cast<int>(::syscall(SYS_fsync, fd));
 }
 
 namespace {
@@ -85,6 +96,21 @@ TEST_F(MembersTest, ATrailerThatTheKernelWritesInPartsIsNoErrorOfTheDrive) {
   (void)make();
   write_max = ~std::size_t{0};
   EXPECT_EQ(fault(), "");
+}
+
+TEST_F(MembersTest, WhereOnlyTheFoldersFlushFailedPublishingAgainFindsItsOwnManifest) {
+  const Manifest before = make();
+  for (const bool replace : {true, false}) {
+    if (!replace) fs::remove(name());
+    Result<std::unique_ptr<NewStripe>> made = NewStripe::create(name(), options(replace));
+    ASSERT_TRUE(made.ok()) << describe(made.status());
+    failing_flush = 4;  // Behind those of three members.
+    EXPECT_TRUE((*made)->publish().is_errno(EIO));
+    const Status status = (*made)->publish();
+    EXPECT_TRUE(status.ok()) << describe(status);
+  }
+  EXPECT_EQ(fault(), "");
+  EXPECT_FALSE(fs::exists(before.files[0])) << "it was replaced";
 }
 
 TEST_F(MembersTest, WhereTheManifestCannotBePublishedItsMembersAreRemoved) {
