@@ -23,6 +23,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "simulation/batches.h"
 #include "simulation/chunks.h"
 #include "simulation/drive.h"
 #include "simulation/files.h"
@@ -68,7 +69,9 @@ void simulate(std::uint64_t seed, bool is_traced, Result& result) {
   const Nanoseconds began = scheduler().now();
   Random& random = scheduler().random();
   if (random.one_in(4)) result.chunks = run_chunks();
-  else result.tally = random.one_in(8) ? run_objects() : run_requests();
+  else if (random.one_in(8)) result.tally = run_objects();
+  else if (random.one_in(8)) result.tally = run_batches();
+  else result.tally = run_requests();
   std::memcpy(result.faults, disk().faults.data(), sizeof result.faults);
   result.transfers = disk().transfers;
   result.points = scheduler().points();

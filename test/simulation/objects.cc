@@ -90,9 +90,7 @@ Drive::Kind draw_kind(Random& random) {
 }
 
 void Objects::set_up(Random& random) {
-  constexpr unsigned kRates[] = {0, 100, 20, 8};
-  const bool is_fair = random.one_in(6);
-  for (unsigned& one_in : disk().weather) one_in = is_fair ? 0 : kRates[random.below(4)];
+  draw_weather(random);
   drive().make(3, draw_kind(random));
   if (open_session(random, &session_).code != 0) scheduler().fail("no session opens");
   for (unsigned i = 0; i < 3 * kNames; ++i)

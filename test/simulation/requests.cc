@@ -79,23 +79,31 @@ class Program {
   Tally tally_;
 };
 
-void set(Config& config, const char* name, const char* value) { config.set(name, value); }
-
 }  // namespace
+
+void draw_settings(Random& random, const std::function<void(const char* name, const char* value)>& set) {
+  set("device", "host");
+  set("paths", draw_of(random, {"auto", "bounce,host", "pagecache,bounce,host"}));
+  set("policy", draw_of(random, {"throughput", "balanced", "cpu"}));
+  set("workers", draw_of(random, {"1", "2", "4"}));
+  set("chunk_kib", draw_of(random, {"64", "128", "4096"}));
+  set("bounce_mib", draw_of(random, {"1", "2", "16"}));
+  set("io_uring", draw_of(random, {"auto", "auto", "auto", "off"}));
+  set("direct_io", draw_of(random, {"auto", "always", "never"}));
+  set("registration_cache_mib", draw_of(random, {"0", "1", "64"}));
+}
 
 penstock_status open_session(Random& random, penstock_session** session) {
   Config config;
-  set(config, "device", "host");
-  set(config, "paths", draw_of(random, {"auto", "bounce,host", "pagecache,bounce,host"}));
-  set(config, "policy", draw_of(random, {"throughput", "balanced", "cpu"}));
-  set(config, "workers", draw_of(random, {"1", "2", "4"}));
-  set(config, "chunk_kib", draw_of(random, {"64", "128", "4096"}));
-  set(config, "bounce_mib", draw_of(random, {"1", "2", "16"}));
-  set(config, "io_uring", draw_of(random, {"auto", "auto", "auto", "off"}));
-  set(config, "direct_io", draw_of(random, {"auto", "always", "never"}));
-  set(config, "registration_cache_mib", draw_of(random, {"0", "1", "64"}));
+  draw_settings(random, [&](const char* name, const char* value) { config.set(name, value); });
   if (!config.status().ok()) scheduler().fail("a setting is not taken");
   return penstock_session_open(config.raw(), session);
+}
+
+void draw_weather(Random& random) {
+  constexpr unsigned kRates[] = {0, 100, 20, 5};
+  const bool is_fair = random.one_in(6);  // Nothing goes wrong.
+  for (unsigned& one_in : disk().weather) one_in = is_fair ? 0 : kRates[random.below(4)];
 }
 
 namespace {
@@ -120,9 +128,7 @@ void compare_counters(penstock_session* session, const Sums& sums) {
 
 Program::Program() {
   Random& random = scheduler().random();
-  constexpr unsigned kRates[] = {0, 100, 20, 5};
-  const bool is_fair = random.one_in(6);  // Nothing goes wrong.
-  for (unsigned& one_in : disk().weather) one_in = is_fair ? 0 : kRates[random.below(4)];
+  draw_weather(random);
   file_max_ = std::uint64_t{1} << random.between(14, 20);
   size_max_ = std::min<std::uint64_t>(file_max_, random.one_in(4) ? 1 << 20 : 64 << 10);
   rounds_ = static_cast<unsigned>(random.between(10, 160));
@@ -262,8 +268,10 @@ void Program::use_queue(Self& self, bool is_polled) {
 void Program::reap(Self& self, penstock_queue* queue, std::vector<Asked>& asked) {
   Completion completions[kDepthMax];
   std::vector<bool> seen(asked.size());
+  std::uint32_t reaped = 0;
+  // A queue compares a file's descriptors once, until the next reap.
+  if (asked.empty()) (void)penstock_queue_reap(queue, completions, kDepthMax, 0, 0, &reaped);
   for (auto left = static_cast<unsigned>(asked.size()); left > 0;) {
-    std::uint32_t reaped = 0;
     const std::int64_t limit = self.random.one_in(2) ? -1 : static_cast<std::int64_t>(self.random.below(kMillisecond));
     const auto least = static_cast<unsigned>(self.random.between(limit < 0 ? 1 : 0, left));
     const penstock_status status = penstock_queue_reap(queue, completions, kDepthMax, least, limit, &reaped);

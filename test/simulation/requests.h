@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "penstock/penstock.h"
 #include "simulation/scheduler.h"
@@ -16,6 +17,10 @@ struct Tally {
   std::uint64_t requests = 0, failed = 0, canceled = 0, late = 0;
 };
 
+// How often transfers fail, in which way.
+void draw_weather(Random& random);
+// Calls this with each setting of a session, and a value of it that was drawn.
+void draw_settings(Random& random, const std::function<void(const char* name, const char* value)>& set);
 // By settings that are drawn anew.
 penstock_status open_session(Random& random, penstock_session** session);
 
