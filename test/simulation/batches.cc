@@ -62,6 +62,7 @@ class Batches {
   std::vector<Opened> files_;
   std::uint64_t size_max_ = 0;
   unsigned rounds_ = 0;
+  std::size_t threads_before_ = 0;
   Sums sums_;
   Tally tally_;
 };
@@ -75,6 +76,11 @@ void Batches::set_up(Random& random) {
   });
   size_max_ = random.one_in(4) ? 1 << 20 : 64 << 10;
   rounds_ = static_cast<unsigned>(random.between(5, 80));
+  std::size_t threads = 0;
+  const bool is_set = cuFileGetParameterSizeT(CUFILE_PARAM_EXECUTION_MAX_IO_THREADS, &threads_before_).err == 0 &&
+                      cuFileSetParameterSizeT(CUFILE_PARAM_EXECUTION_MAX_IO_THREADS, random.between(1, 3)).err == 0 &&
+                      cuFileGetParameterSizeT(CUFILE_PARAM_EXECUTION_MAX_IO_THREADS, &threads).err == 0;
+  if (!is_set || threads == threads_before_) scheduler().fail("a parameter is not taken");
   const bool is_open = cuFileDriverOpen().err == CU_FILE_SUCCESS && penstock_cufile_session(&session_).code == 0;
   if (!is_open) scheduler().fail("cuFile's driver does not open");
   for (std::uint64_t i = random.between(1, 4); i > 0; --i) {
@@ -229,6 +235,9 @@ Tally Batches::run() {
   files_.clear();
   penstock_session_close(session_);
   if (cuFileDriverClose().err != CU_FILE_SUCCESS) scheduler().fail("cuFile's driver does not close");
+  std::size_t threads_after = 0;
+  (void)cuFileGetParameterSizeT(CUFILE_PARAM_EXECUTION_MAX_IO_THREADS, &threads_after);
+  if (threads_after != threads_before_) scheduler().fail("a parameter of execution outlives the driver");
   if (scheduler().tasks_alive() > 1) scheduler().fail("a thread outlives cuFile's driver");
   return tally_;
 }

@@ -56,6 +56,7 @@ class Program {
   void use_queue(Self& self, bool is_polled);
   penstock_queue* queue_of(Self& self, bool is_polled);
   std::vector<Asked> ask_for_many(Self& self, bool is_polled);
+  void ask_for_one_too_many(penstock_queue* queue, const Request& request) const;
   void submit(Self& self, penstock_queue* queue, bool is_polled, std::vector<Asked>& asked);
   void reap(Self& self, penstock_queue* queue, std::vector<Asked>& asked);
   void use_another_session(Self& self);
@@ -248,11 +249,22 @@ void Program::submit(Self& self, penstock_queue* queue, bool is_polled, std::vec
   }
 }
 
+// A queue whose depth is reached says so, whatever is through by now.
+void Program::ask_for_one_too_many(penstock_queue* queue, const Request& request) const {
+  std::uint32_t taken = 0;
+  const penstock_status status = penstock_queue_submit(queue, &request, 1, &taken);
+  const bool is_full = status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == PENSTOCK_LIMIT;
+  if (taken != 0 || (!is_full && !may_refuse(status, true))) scheduler().fail("a full queue takes one more");
+  if (is_full && text_of(status).find("depth") == std::string::npos)
+    scheduler().fail("a full queue does not say what is full");
+}
+
 void Program::use_queue(Self& self, bool is_polled) {
   penstock_queue* const queue = queue_of(self, is_polled);
   if (queue == nullptr) return;
   std::vector<Asked> asked = ask_for_many(self, is_polled);
   submit(self, queue, is_polled, asked);
+  if (asked.size() == kDepthMax) ask_for_one_too_many(queue, asked[0].request);
   if (!is_polled && !asked.empty() && self.random.one_in(3)) {
     Asked& one = asked[self.random.below(asked.size())];
     std::uint32_t canceled = 0;
