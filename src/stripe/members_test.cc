@@ -113,6 +113,18 @@ TEST_F(MembersTest, WhereOnlyTheFoldersFlushFailedPublishingAgainFindsItsOwnMani
   EXPECT_FALSE(fs::exists(before.files[0])) << "it was replaced";
 }
 
+TEST_F(MembersTest, AnObjectThatHasItsNameKeepsItsMembersThoughPublishingItAgainFails) {
+  {
+    Result<std::unique_ptr<NewStripe>> made = NewStripe::create(name(), options());
+    ASSERT_TRUE(made.ok()) << describe(made.status());
+    for (int tries = 0; tries < 2; ++tries) {
+      failing_flush = 4;
+      EXPECT_TRUE((*made)->publish().is_errno(EIO));
+    }
+  }
+  EXPECT_EQ(fault(), "");
+}
+
 TEST_F(MembersTest, WhereTheManifestCannotBePublishedItsMembersAreRemoved) {
   {
     Result<std::unique_ptr<NewStripe>> made = NewStripe::create(name(), options());
