@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kSmallChunkMax = 1u << 20;
 constexpr std::uint64_t kChunkMin = 64u << 10;
 constexpr unsigned kLargeDepth = 3;  // One chunk is with storage, one with the device, and one is changing over.
-// The wait while other holders have the whole budget: calls give theirs back in a moment, queues perhaps never.
+// The wait while other holders have the whole budget, for requests that are under way.
 constexpr auto kPatience = 2s;
 constexpr auto kLooksApart = 1ms;
 

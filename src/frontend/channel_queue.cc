@@ -126,6 +126,8 @@ void ChannelQueue::close_idle_locked() {
 void ChannelQueue::close_idle_channels() {
   if (!mutex_.try_lock()) return;
   const MutexLock lock(mutex_, std::adopt_lock);
+  while (poll_all(false)) {
+  }
   close_idle_locked();
 }
 

@@ -46,7 +46,8 @@ class ChannelQueue final : public ChannelHolder, private Client {
   unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker);
   // Waits for all requests in flight; they are reaped later. Callable on any thread.
   void drain();
-  // Does nothing while the queue is in use. Callable on any thread.
+  // Before that it goes on with its requests as far as it can without a wait: whoever needs the memory does not depend
+  // on the queue's user, who may be waiting for them. Does nothing while the queue is in use. Callable on any thread.
   void close_idle_channels() override;
   // True if any request needs a thread to make progress; requests that the device carries out do not.
   bool has_storage_under_way();
