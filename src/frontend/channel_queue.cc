@@ -221,9 +221,10 @@ Result<ChannelQueue::OwnChannel*> ChannelQueue::channel_for(const Flight& flight
 }
 
 // Checks the file's descriptors once for consecutive requests to one file, until the next reap: a check costs a system
-// call.
+// call. A request that was refused leaves its check to nobody, since its user may have done with the file.
 Status ChannelQueue::check_descriptors(const File& file) {
-  if (checked_file_ == file.id()) return success();
+  const bool has_requests = free_.size() < pending_.size();
+  if (checked_file_ == file.id() && has_requests) return success();
   checked_file_ = checked_end_ = 0;
   if (!file.fstat_descriptors(&checked_end_)) return descriptor_lost();
   checked_file_ = file.id();

@@ -162,7 +162,16 @@ std::set<int> descriptors_on(int file) {
   return found;
 }
 
-// The state after closefrom(3), once other files got the descriptor numbers.
+// The state after closefrom(3), once another file got the numbers of the descriptors on a file that the user had not.
+std::vector<UniqueFd> take_descriptors(int file, const std::set<int>& users, int other) {
+  std::vector<UniqueFd> taken;
+  for (const int number : descriptors_on(file)) {
+    if (!users.contains(number)) taken.emplace_back(::dup2(other, number));
+  }
+  EXPECT_FALSE(taken.empty());
+  return taken;
+}
+
 TEST_P(KernelErrorTest, DescriptorsClosedBehindOurBackAreNoticedBeforeAByteMoves) {
   std::byte* memory = allocate(4 << 20);
   set_file_content(std::string(4 << 20, 'o'));
@@ -173,13 +182,8 @@ TEST_P(KernelErrorTest, DescriptorsClosedBehindOurBackAreNoticedBeforeAByteMoves
   std::string other_name = fixture().directory + "/penstock_other_XXXXXX";
   const UniqueFd other(::mkstemp(other_name.data()));
   ::unlink(other_name.c_str());
+  const std::vector<UniqueFd> taken = take_descriptors(fd.get(), users, other.get());
 
-  std::vector<UniqueFd> taken;
-  for (const int number : descriptors_on(fd.get())) {
-    if (!users.contains(number)) taken.emplace_back(::dup2(other.get(), number));
-  }
-
-  ASSERT_FALSE(taken.empty());
   for (const std::uint64_t size : {std::uint64_t{4096}, std::uint64_t{4 << 20}}) {
     EXPECT_TRUE(write(file, memory, size, 0).status.is(Code::descriptor_lost));
     EXPECT_TRUE(read(file, memory, size, 0).status.is(Code::descriptor_lost));
@@ -198,14 +202,22 @@ TEST_P(KernelErrorTest, AFlushByADescriptorThatHasBecomeAnotherFilesIsNotToldAsD
   const std::uint64_t file = register_fd(fd);
   ASSERT_TRUE(session().sync_file(file).ok());
   const UniqueFd other(::memfd_create("other", MFD_CLOEXEC));
+  const std::vector<UniqueFd> taken = take_descriptors(fd.get(), users, other.get());
 
-  std::vector<UniqueFd> taken;
-  for (const int number : descriptors_on(fd.get())) {
-    if (!users.contains(number)) taken.emplace_back(::dup2(other.get(), number));
-  }
-
-  ASSERT_FALSE(taken.empty());
   EXPECT_TRUE(session().sync_file(file).is(Code::descriptor_lost));
+}
+
+TEST_P(KernelErrorTest, ARequestBehindOneThatItsQueueRefusedHasItsDescriptorsLookedAt) {
+  std::byte* memory = allocate(8192);
+  const UniqueFd fd = open_fd();
+  const std::set<int> users = descriptors_on(fd.get());
+  const std::uint64_t file = register_fd(fd);
+  const auto queue = std::move(ChannelQueue::open(session(), 1, 4096).value());
+  ASSERT_TRUE(queue->submit({Op::write, file, memory, 8192, 0, 0}, 0).is(Code::limit));
+  const UniqueFd other(::memfd_create("other", MFD_CLOEXEC));
+  const std::vector<UniqueFd> taken = take_descriptors(fd.get(), users, other.get());
+
+  EXPECT_TRUE(queue->submit({Op::write, file, memory, 4096, 0, 0}, 0).is(Code::descriptor_lost));
 }
 
 TEST_P(KernelErrorTest, ADescriptorClosedAndOpenedAnewIsNoDuplicate) {
