@@ -130,13 +130,15 @@ penstock_status penstock_file_create(penstock_session* session, const char* name
 
 penstock_status penstock_file_publish(penstock_file* file) {
   constexpr const char* kStep = "publish the file";
-  return session_call(kStep, file, [&](const GuardedSession::Use&) -> Status {
+  return session_call(kStep, file, [&](const GuardedSession::Use& use) -> Status {
     if (file->striped != nullptr && file->striped->unpublished != nullptr) {
       const core::MutexLock lock(file->striped->mutex);
       return file->striped->unpublished->publish();
     }
     if (file->unpublished == nullptr)
       return failure(Code::invalid_argument, "publish a file that penstock_file_create() did not make");
+    // Otherwise another file of the program's would get the name, and be told as this one.
+    if (const Status status = use->check_descriptors(file->id); !status.ok()) return status;
     const core::MutexLock lock(file->unpublished->mutex);
     return file->unpublished->file->publish(file->unpublished->replaces);
   });

@@ -162,6 +162,12 @@ Status Session::sync_file(std::uint64_t handle) {
   return storage_->sync(file->own_descriptor());
 }
 
+Status Session::check_descriptors(std::uint64_t handle) {
+  const PinnedFile file(*this, handle);
+  if (!file) return failure(Code::not_registered, "look at the file's descriptors");
+  return file->fstat_descriptors() ? success() : descriptor_lost();
+}
+
 Status Session::advise_read_once(std::uint64_t handle) { return advise(handle, &File::note_read_once); }
 
 Status Session::advise_flushed_later(std::uint64_t handle) { return advise(handle, &File::note_flushed_later); }

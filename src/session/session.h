@@ -71,6 +71,8 @@ class Session {
   Status advise_read_once(std::uint64_t file);
   Status advise_flushed_later(std::uint64_t file);
   Status advise_own_store(std::uint64_t file);
+  // Fails if the library's descriptors of the file have become another file's.
+  Status check_descriptors(std::uint64_t file);
   Status register_buffer(const void* base, std::uint64_t size);
   Status deregister_buffer(const void* base);
   // The registered buffer that begins at `base`, or an empty piece.

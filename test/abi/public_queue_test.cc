@@ -323,6 +323,27 @@ TEST_F(PublishTest, ASecondFileReplacesTheFirstOnlyWhereThatWasWanted) {
   EXPECT_EQ(size_of_published(), 77u);
 }
 
+// As after closefrom(3), where the program opened another file since.
+TEST_F(PublishTest, AnotherFileThatHasGotItsDescriptorsIsNotPublished) {
+  auto file = session_->create(name_.c_str());
+  ASSERT_TRUE(file && file->write(content_.data(), 1000, 0).ok());
+  const int other = ::memfd_create("other", MFD_CLOEXEC);
+  ASSERT_GE(other, 0);
+  struct stat own {};
+  int taken = 0;
+  for (int fd = 3; fd < other; ++fd) {  // A file without a name has no link.
+    if (::fstat(fd, &own) == 0 && S_ISREG(own.st_mode) && own.st_nlink == 0 && own.st_size == 1000)
+      taken += ::dup2(other, fd) == fd ? 1 : 0;
+  }
+  if (taken == 0) GTEST_SKIP() << "files have a name from the start here";
+
+  const penstock::Status status = file->publish();
+
+  EXPECT_TRUE(status.is(PENSTOCK_DESCRIPTOR_LOST)) << status.message();
+  EXPECT_EQ(size_of_published(), std::nullopt);
+  ::close(other);
+}
+
 TEST_F(PublishTest, AFileThatWasRegisteredCannotBePublishedButSynced) {
   EXPECT_TRUE(file_.publish().is(PENSTOCK_INVALID_ARGUMENT));
   EXPECT_TRUE(file_.sync().ok());
