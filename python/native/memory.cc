@@ -198,8 +198,14 @@ bool Memory::take_torch(nb::handle object, nb::handle stream) {
         "the tensor is conjugated or negated when it is looked at, which its bytes are not: pass "
         "tensor.resolve_conj().resolve_neg()");
   }
+  const nb::object nbytes = attribute(object, names.nbytes);
+  if (!nbytes) {
+    raise_type_error(
+        "the tensor has no nbytes, as those of torch 2.1 and later have: install that, or pass "
+        "tensor.numpy()");
+  }
   data_ = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(number_of(data_ptr)));
-  size_ = number_of(attribute(object, names.nbytes));
+  size_ = number_of(nbytes);
   is_device_ = is_true(is_cuda);
   if (!is_device_ && !is_true(attribute(object, names.is_cpu))) {
     raise_type_error("the tensor is neither in the memory of the CPU nor in that of a CUDA device");

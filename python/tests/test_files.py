@@ -137,6 +137,25 @@ def test_what_is_no_memory_is_refused_by_name(session, path):
                 file.read(thing)
 
 
+def test_a_tensor_of_a_torch_that_is_too_old_is_refused_with_what_it_takes(path):
+    class Tensor:  # As of torch 1.13, which Debian 12 has.
+        is_cuda = False
+
+        def is_contiguous(self):
+            return True
+
+        def data_ptr(self):
+            return 4096
+
+        def is_conj(self):
+            return False
+
+        is_neg = is_conj
+
+    with penstock.open(path) as file, pytest.raises(TypeError, match="has no nbytes, as those of torch 2.1"):
+        file.read(Tensor())
+
+
 def test_no_buffers_at_all_are_refused(session, path):
     with session.open(path) as file:
         for call in (file.readv, file.readv_async):

@@ -19,6 +19,9 @@ def bytes_of(found: Any) -> Any:
         return view.cast("B") if view.nbytes else memoryview(b"")  # An empty view cannot be cast.
     import torch
 
+    if not hasattr(found, "nbytes"):
+        raise TypeError(f"torch {torch.__version__} is too old: its tensors have no nbytes, as those of torch 2.1 and "
+                        'later have; install that, or save tensor.numpy() and load with framework="np"')
     found = found.detach()
     if found.is_conj() or found.is_neg() or not found.is_contiguous():
         found = found.resolve_conj().resolve_neg().contiguous()
