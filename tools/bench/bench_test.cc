@@ -44,6 +44,12 @@ TEST_F(BenchTool, SaysWhichOtherPathsThereAreAndWhatMeasuresEach) {
   EXPECT_EQ(one.out.find("--every-path"), std::string::npos) << one.out;
 }
 
+TEST_F(BenchTool, EveryPathGivenAFolderByItselfSaysWhichOptionTakesIt) {
+  const Finished done = run({"bench", "--every-path", "folder"});
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_NE(done.err.find("put it behind that option: --dir DIR; see"), std::string::npos) << done.err;
+}
+
 TEST_F(BenchTool, WithoutAGpuARequiredPathToOneIsNotApplicable) {
   make("data", 1 << 20);
   for (const char* path : {"p2pdma", "vendor", "pagecache"}) {

@@ -96,6 +96,17 @@ std::vector<std::string> option_names(const CLI::App* app) {
   return names;
 }
 
+// The options that take a file or folder, as ": --dir DIR", or "".
+std::string options_of_places(const CLI::App* app) {
+  std::string text;
+  for (const CLI::Option* option : app->get_options()) {
+    const std::string type = option->get_type_name();
+    if (option->get_positional() || option->get_group() == kHidden || (type != "DIR" && type != "FILE")) continue;
+    text += fmt::format("{} {} {}", text.empty() ? ":" : ",", option->get_name(), type);
+  }
+  return text;
+}
+
 std::vector<std::string> command_names(const CLI::App* app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app->get_subcommands(nullptr)) names.push_back(command->get_name());
@@ -118,7 +129,8 @@ std::string unknown_word_text(const CLI::App* app,
   const std::string word = words.empty() ? "" : words.front();
   const std::vector<std::string> commands = command_names(innermost(app));
   if (commands.empty())
-    return fmt::format("'{}' is not expected here; if it is the value of an option, put it behind that option", word);
+    return fmt::format("'{}' is not expected here; if it is the value of an option, put it behind that option{}", word,
+                       options_of_places(innermost(app)));
   return fmt::format("there is no command '{}'{}", word, proposal(word, commands));
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "tools/common/interval.h"
+#include "tools/common/machine_use.h"
 #include "tools/common/page.h"
 #include "tools/common/table.h"
 #include "tools/common/terminal.h"
@@ -91,10 +92,10 @@ Fastest fastest_of(const std::vector<DemoRow>& rows, const std::string& operatio
   return best;
 }
 
-void print_rows(const std::vector<DemoRow>& rows, const std::vector<MissingVariant>& missing) {
+Text demo_text(const DemoFound& found) {
   Table table({"path", "how", "operation", ">GB/s", ">range", ">CPU s/GB", ">4 KiB p50 us", "cached", "verified",
                "why no better path"});
-  for (const DemoRow& row : rows) {
+  for (const DemoRow& row : found.rows) {
     const DemoVariant& way = *row.way;
     table.add({way.path, way.how, row.operation, fmt::format("{:.2f}", row.rate()),
                fmt::format("{:.2f}-{:.2f}", row.low(), row.high()), fmt::format("{:.2f}", median(row.cpu_per_gb)),
@@ -103,27 +104,27 @@ void print_rows(const std::vector<DemoRow>& rows, const std::vector<MissingVaria
                    ? "there is none"
                    : fmt::format("{}: {}", penstock_path_name(way.refused_path), penstock_reason_name(way.reason))});
   }
-  print("\n{}", table.text());
   Page page;
-  for (const char* operation : {"write", "read"}) add_fastest(rows, operation, true, page);
+  for (const char* operation : {"write", "read"}) add_fastest(found.rows, operation, true, page);
   page.wrap("",
             "GB/s is the median of the rounds. Writes include fsync. 'cached': the read came from the page cache, "
             "which the write before it filled.");
-  print("{}", Text(page.text()));
-  if (!missing.empty()) print("\nNot on this machine:\n");
-  for (const MissingVariant& way : missing) {
-    print("  {}: {}{}{}\n", way.what, way.sentence, way.remedy.empty() ? "" : "; ", way.remedy);
-  }
+  if (is_shared(found.share_of_others)) page.wrap("warning: ", shared_text(found.share_of_others));
+  Text text = Text::of("\n{}{}", table.text(), Text(page.text()));
+  if (!found.missing.empty()) text += Text("\nNot on this machine:\n");
+  for (const MissingVariant& way : found.missing)
+    text += Text::of("  {}: {}{}{}\n", way.what, way.sentence, way.remedy.empty() ? "" : "; ", way.remedy);
+  return text;
 }
 
-Json demo_json(std::uint64_t size, const Json& device, const std::vector<DemoRow>& rows,
-               const std::vector<MissingVariant>& missing) {
+Json demo_json(std::uint64_t size, const Json& device, const DemoFound& found) {
   Json json = {{"size", size},
                {"device", device},
+               {"cpu_share_of_others", found.share_of_others},
                {"rows", Json::array()},
-               {"fastest", fastest_json(rows)},
+               {"fastest", fastest_json(found.rows)},
                {"missing", Json::array()}};
-  for (const DemoRow& row : rows) {
+  for (const DemoRow& row : found.rows) {
     Json entry = path_json(*path_by_name(row.way->path), row.way->reason, row.way->refused_path);
     entry.update({{"how", row.way->how},
                   {"operation", row.operation},
@@ -135,7 +136,7 @@ Json demo_json(std::uint64_t size, const Json& device, const std::vector<DemoRow
                   {"verified", true}});
     json["rows"].push_back(entry);
   }
-  for (const MissingVariant& way : missing) {
+  for (const MissingVariant& way : found.missing) {
     json["missing"].push_back(
         {{"what", way.what}, {"reason", way.reason}, {"sentence", way.sentence}, {"remedy", way.remedy}});
   }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The results of `penstock bench --every-path`, for people and for programs. Pure, but for what it prints.
+// The results of `penstock bench --every-path`, for people and for programs. Pure.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "tools/common/context.h"
+#include "tools/common/terminal.h"
 
 namespace penstock::tools {
 
@@ -55,8 +56,13 @@ struct Fastest {
 // whose bytes did not come from cached pages.
 Fastest fastest_of(const std::vector<DemoRow>& rows, const std::string& operation, bool cached);
 
-void print_rows(const std::vector<DemoRow>& rows, const std::vector<MissingVariant>& missing);
-Json demo_json(std::uint64_t size, const Json& device, const std::vector<DemoRow>& rows,
-               const std::vector<MissingVariant>& missing);
+// All that was found out.
+struct DemoFound {
+  std::vector<DemoRow> rows;
+  std::vector<MissingVariant> missing;
+  double share_of_others = 0;  // The part of the processors that other programs had meanwhile.
+};
+Text demo_text(const DemoFound& found);
+Json demo_json(std::uint64_t size, const Json& device, const DemoFound& found);
 
 }  // namespace penstock::tools

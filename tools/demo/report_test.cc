@@ -10,7 +10,8 @@ namespace {
 
 struct Rows {
   DemoVariant ring, thread, host;
-  std::vector<DemoRow> rows;
+  DemoFound found;
+  std::vector<DemoRow>& rows = found.rows;
 
   Rows() {
     ring.path = thread.path = "bounce";
@@ -52,9 +53,19 @@ TEST(DemoReport, CachedPagesWinNoMeasurementOfADrive) {
   world.add(world.thread, 5, true);
   EXPECT_TRUE(fastest_of(world.rows, "read", true).row->is_cached);
   EXPECT_EQ(fastest_of(world.rows, "read", false).row->name(), "bounce, io_uring, O_DIRECT");
-  const Json json = demo_json(1, Json(), world.rows, {});
+  const Json json = demo_json(1, Json(), world.found);
   EXPECT_EQ(json["fastest"][0]["cached"], true);
   EXPECT_EQ(json["rows"][0]["rounds_gb_per_s"], Json({1.0}));
+}
+
+TEST(DemoReport, OtherProgramsThatRanMeanwhileAreToldAsByBench) {
+  Rows world;
+  world.add(world.ring, 1);
+  EXPECT_EQ(demo_text(world.found).string().find("warning"), std::string::npos);
+  world.found.share_of_others = 0.4;
+  EXPECT_NE(demo_text(world.found).string().find("\nwarning: other programs had 40 % of the processors meanwhile\n"),
+            std::string::npos);
+  EXPECT_EQ(demo_json(1, Json(), world.found)["cpu_share_of_others"], 0.4);
 }
 
 }  // namespace
