@@ -140,7 +140,7 @@ void ProcessReport::session_closed(const Counters& counters) {
   open_.erase(&counters);
   const auto add = [&] {
     mutex_.assume_held();
-    add_ways(closed_, counters);
+    add_bytes(closed_, counters);
   };
   unless_short_of_memory(add, [] {});
   if (open_.empty()) write_locked();
@@ -152,7 +152,7 @@ void ProcessReport::write_if_open() {
 }
 
 UsageReport ProcessReport::report_locked() const {
-  UsageReport report;
+  UsageReport report = closed_;
   report.pid = pid_;
   report.program = program_invocation_short_name;
   report.library = own_library();
@@ -161,8 +161,7 @@ UsageReport ProcessReport::report_locked() const {
   report.sessions = sessions_;
   report.sessions_open = static_cast<unsigned>(open_.size());
   report.placement = placement_;
-  report.ways = closed_;
-  for (const Counters* counters : open_) add_ways(report.ways, *counters);
+  for (const Counters* counters : open_) add_bytes(report, *counters);
   report.files = usage_.files();
   report.others = usage_.others();
   report.others_opened = usage_.others_opened();

@@ -45,7 +45,7 @@ class ProcessReport {
   unsigned sessions_ GUARDED_BY(mutex_) = 0;
   std::string placement_ GUARDED_BY(mutex_);  // Placement of the latest session.
   std::set<const Counters*> open_ GUARDED_BY(mutex_);
-  std::vector<UsageReport::Moved> closed_ GUARDED_BY(mutex_);  // Bytes moved by closed sessions.
+  UsageReport closed_ GUARDED_BY(mutex_);  // Has the bytes of closed sessions, and nothing else.
 };
 
 }  // namespace penstock::core

@@ -110,6 +110,14 @@ Count Counters::total(PathId path, Reason reason, Op op) const {
   return sum;
 }
 
+std::uint64_t Counters::direct_bytes() const {
+  std::uint64_t sum = 0;
+  for (const Shard& shard : layout().shards) {
+    for (const auto& path : shard.direct_bytes) sum += load_shared(path[0]) + load_shared(path[1]);
+  }
+  return sum;
+}
+
 std::uint64_t Counters::failures(PathId path, Op op) const {
   std::uint64_t sum = 0;
   for (const Shard& shard : layout().shards) {

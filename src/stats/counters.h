@@ -39,6 +39,7 @@ class Counters {
   // Adds what a checkpoint cost its program.
   void add_save(const SaveNumbers& costs) const;
   Count total(PathId path, Reason reason, Op op) const;
+  std::uint64_t direct_bytes() const;  // The sum over all paths, reads and writes.
   std::uint64_t failures(PathId path, Op op) const;
 
   CufileCounters& cufile() const { return cufile_; }

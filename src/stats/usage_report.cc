@@ -94,6 +94,12 @@ std::vector<Moved> largest_first(std::vector<Moved> ways) {
   return ways;
 }
 
+std::uint64_t cached_bytes_of(const UsageReport& report) {
+  std::uint64_t bytes = 0;
+  for (const Moved& way : report.ways) bytes += traits_of(way.path).pretends ? 0 : way.count.bytes;
+  return bytes - std::min(bytes, report.direct_bytes);  // Requests that end meanwhile are counted in two steps.
+}
+
 // ---- For people ----------------------------------------------------------------------------------------------------
 
 std::string head_text(const UsageReport& report, const FileSums& all) {
@@ -102,6 +108,8 @@ std::string head_text(const UsageReport& report, const FileSums& all) {
   text += "  moved     " + size_text(all.by_op[0].bytes) + " read and " + size_text(all.by_op[1].bytes) +
           " written in " + std::to_string(all.requests()) + " requests";
   text += all.failed > 0 ? "; " + std::to_string(all.failed) + " of them failed\n" : "\n";
+  text += "  storage   " + size_text(report.direct_bytes) + " O_DIRECT, " + size_text(cached_bytes_of(report)) +
+          " page cache\n";
   const double share = report.nanoseconds > 0 ? 100.0 * seconds(report.busy_ns) / seconds(report.nanoseconds) : 0;
   text += "  time      requests were under way for " + time_text(report.busy_ns) + " of the " +
           time_text(report.nanoseconds) + formatted(" (%.0f %%)", std::min(share, 100.0)) +
@@ -187,7 +195,9 @@ void add_files(JsonText& json, const UsageReport& report) {
 
 }  // namespace
 
-void add_ways(std::vector<Moved>& ways, const Counters& counters) {
+void add_bytes(UsageReport& report, const Counters& counters) {
+  std::vector<Moved>& ways = report.ways;
+  report.direct_bytes += counters.direct_bytes();
   for (unsigned cell = 0; cell < kPathCount * kReasonCount * 2; ++cell) {
     const auto path = static_cast<PathId>(cell / 2 / kReasonCount);
     const auto reason = static_cast<Reason>(cell / 2 % kReasonCount);
@@ -219,7 +229,7 @@ std::string report_json(const UsageReport& report) {
   json.add("placement", report.placement);
   json.add_seconds("seconds", report.nanoseconds).add_seconds("busy_seconds", report.busy_ns);
   add(json.open("all", '{'), sums_of(report));
-  json.close('}');
+  json.close('}').add("direct_bytes", report.direct_bytes).add("cached_bytes", cached_bytes_of(report));
   add_moved(json, report);
   add_reasons(json, report);
   add_files(json, report);

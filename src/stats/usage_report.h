@@ -36,13 +36,14 @@ struct UsageReport {
   unsigned sessions_open = 0;     // Sessions that were still open when the process ended.
   std::string placement;          // Threads and memory of the session that was opened last.
   std::vector<Moved> ways;
+  std::uint64_t direct_bytes = 0;  // The part of them that went by O_DIRECT; the rest went through the page cache.
   std::vector<Usage::File> files;
   FileSums others;  // Files without a row.
   std::uint64_t others_opened = 0;
 };
 
-// Adds all counters that are not zero.
-void add_ways(std::vector<UsageReport::Moved>& ways, const Counters& counters);
+// Adds all bytes that a session has counted, by their ways.
+void add_bytes(UsageReport& report, const Counters& counters);
 
 std::string report_text(const UsageReport& report);  // Lines, fit for a terminal.
 std::string report_json(const UsageReport& report);

@@ -32,6 +32,7 @@ UsageReport load_of_two_shards() {
   report.busy_ns = 1000 * kMs;
   report.sessions = 1;
   report.ways = {way(PathId::pagecache, Reason::none, 1 << 20, 1), way(PathId::bounce, Reason::stand_in, 3 << 20, 3)};
+  report.direct_bytes = 3 << 20;
   report.files = {file("/data/quick", 1 << 20, 100), file("/data/slow", 3 << 20, 900)};
   return report;
 }
@@ -41,6 +42,7 @@ TEST(UsageReportTest, PeopleReadWhatWasMovedByWhichPathWhyAndOfWhichFiles) {
             "penstock: process 42 (python3), Penstock " PENSTOCK_VERSION
             ", /opt/penstock/lib/libcufile.so.0\n"
             "  moved     4.00 MiB read and 0 B written in 4 requests\n"
+            "  storage   3.00 MiB O_DIRECT, 1.00 MiB page cache\n"
             "  time      requests were under way for 1.00 s of the 4.00 s (25 %) since the first session opened; one "
             "took 250.0 ms\n"
             "  read         3.00 MiB          3 requests  by bounce, not directly, since stand_in\n"
@@ -95,6 +97,8 @@ TEST(UsageReportTest, JsonHasReasonsWithTheirRemedies) {
   EXPECT_FALSE(document["reasons"][0]["remedy"].get<std::string>().empty());
   EXPECT_DOUBLE_EQ(document["busy_seconds"], 1.0);
   EXPECT_EQ(document["ways"][0]["path"], "bounce");
+  EXPECT_EQ(document["direct_bytes"], 3 << 20);
+  EXPECT_EQ(document["cached_bytes"], 1 << 20);
 }
 
 TEST(UsageReportTest, CountersOfSeveralSessionsAreAddedUp) {
@@ -102,11 +106,15 @@ TEST(UsageReportTest, CountersOfSeveralSessionsAreAddedUp) {
   first.add(PathId::bounce, Reason::stand_in, Op::read, 10);
   second.add(PathId::bounce, Reason::stand_in, Op::read, 20);
   second.add(PathId::host, Reason::none, Op::write, 1);
-  std::vector<UsageReport::Moved> ways;
+  first.add_direct(PathId::bounce, Op::read, 8);
+  second.add_direct(PathId::host, Op::write, 1);
+  UsageReport report;
 
-  add_ways(ways, first);
-  add_ways(ways, second);
+  add_bytes(report, first);
+  add_bytes(report, second);
 
+  const std::vector<UsageReport::Moved>& ways = report.ways;
+  EXPECT_EQ(report.direct_bytes, 9u);
   ASSERT_EQ(ways.size(), 2u);
   EXPECT_EQ(ways[0].count.bytes, 30u);
   EXPECT_EQ(ways[0].count.operations, 2u);

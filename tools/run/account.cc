@@ -65,6 +65,15 @@ std::vector<std::string> ways_of(const Reading& reading) {
   return ways;
 }
 
+// Where no file was seen, the kernel's counts still tell what no drive was asked for.
+std::string unseen_text(const Reading& reading) {
+  if (reading.call_bytes <= kNextToNothing) return "";
+  if (reading.call_bytes <= reading.storage_bytes + kNextToNothing)
+    return "; whether the bytes went through the page cache or around it, no look saw";
+  return fmt::format("; {} came from no drive, but from the page cache, a pipe or a socket",
+                     format_size(reading.call_bytes - reading.storage_bytes));
+}
+
 // Says that no byte took a path of Penstock's, and what served instead.
 std::string path_text(const Reading& reading) {
   const bool is_direct = any_file(reading, &FileSeen::is_direct);
@@ -74,6 +83,7 @@ std::string path_text(const Reading& reading) {
   if (is_cached) text += "; the bytes went through the page cache into host memory";
   if (is_direct) text += is_cached ? "; some" : "; the bytes went";
   if (is_direct) text += " by O_DIRECT around the page cache, into host memory";
+  if (reading.files.empty()) text += unseen_text(reading);
   return text + "\n";
 }
 

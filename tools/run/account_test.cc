@@ -53,15 +53,19 @@ TEST(AccountTest, WhetherThePageCacheServedIsTold) {
   EXPECT_EQ(path_of({.bytes = 1}, 0), none) << "who read it was not seen";
 }
 
-TEST(AccountTest, ThatNoFileWasSeenIsSaidAndNothingOfHowItWasRead) {
+TEST(AccountTest, ThatNoFileWasSeenIsSaidAndWhatNoDriveWasAskedFor) {
   Account account = account_of("cat");
   account.processes[0].files.clear();
 
   const std::string text = account_text(account);
 
-  EXPECT_TRUE(has(text, "  path      none of Penstock's: no call of cuFile came\n")) << text;
+  EXPECT_TRUE(has(text, "no call of cuFile came; 100 MiB came from no drive, but from the page cache, a pipe or a "))
+      << text;
   EXPECT_TRUE(has(text, "  read      100 MiB by read() and its like")) << text;
   EXPECT_TRUE(has(text, "  files     none was open at a look")) << text;
+  account.processes[0].storage_bytes = 100 << 20;
+  EXPECT_TRUE(
+      has(account_text(account), "; whether the bytes went through the page cache or around it, no look saw\n"));
 }
 
 TEST(AccountTest, AProgramThatReadNothingIsToldSoAndWhatToDo) {

@@ -68,7 +68,7 @@ TEST_F(RunReport, WhatWentThroughCuFileIsToldOnStderrAndTheProgramsOwnOutputIsLe
 
   EXPECT_EQ(done.exit_code, 5);
   EXPECT_EQ(done.out, "");
-  EXPECT_TRUE(has(done.err, "32.00 MiB read and 0 B written in 1 requests\n")) << done.err;
+  EXPECT_TRUE(has(done.err, "32.00 MiB read and 0 B written in 1 requests\n  storage   ")) << done.err;
   EXPECT_TRUE(has(done.err, path("weights").string())) << done.err;
   EXPECT_TRUE(has(done.err, "cuFile's calls go to Penstock's library, which comes first\n")) << done.err;
 }
