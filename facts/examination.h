@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "facts/finding.h"
@@ -44,6 +45,12 @@ void judge_nvidia_fs(const Machine& machine, Findings& findings);  // Called by 
 // RDMA devices, registration of GPU memory, PCIe links, and the transport of all remote storage.
 void judge_fabric(const Machine& machine, Findings& findings);
 void judge_links(const Machine& machine, Findings& findings);  // PCIe links; called by judge_fabric().
+// The rates of links as they are negotiated, by kind of device; links of idle GPUs are left out.
+struct LinkRates {
+  std::string_view kind;  // "GPU", "drive", "NIC"
+  double least, most;     // Bytes a second.
+};
+std::vector<LinkRates> link_rates(const Machine& machine);
 // The failed findings about links of drives under a block device.
 std::vector<const Finding*> slow_links(const Examination& examined, const core::BlockDevice& device);
 // Findings that follow from the outlook: storage drivers without hooks, cuFile's settings that forbid a direct path,

@@ -44,9 +44,17 @@ std::string adapter_text(const Machine& machine, const std::string& pci_address)
   return text;
 }
 
+const char* kind_of(const PciDevice& device) { return device.is_gpu() ? "GPU" : device.is_nvme() ? "drive" : "NIC"; }
+
+bool has_kind(const PciDevice& device) { return device.is_gpu() || device.is_nvme() || device.is_nic(); }
+
+// GPUs slow their link down while they idle.
+bool may_idle(const PciDevice& device, const core::PciLink& most) {
+  return device.is_gpu() && is_below(device.current_link, most) && device.current_link.width >= most.width;
+}
+
 void judge_link(const Machine& machine, const PciDevice& device, Findings& rows) {
-  const char* const kind = device.is_gpu() ? "GPU" : device.is_nvme() ? "drive" : "NIC";
-  Judgement row(rows, "pcie_link", fmt::format("{} {}", kind, device.address), Layer::fabric);
+  Judgement row(rows, "pcie_link", fmt::format("{} {}", kind_of(device), device.address), Layer::fabric);
   row.at(device.is_nvme() ? drive_text(machine, device.address) : adapter_text(machine, device.address));
   if (device.current_link.width == 0 || device.max_link.width == 0) return row.unknown("its link is unknown");
   const core::PciLink most = most_of(machine, device);
@@ -56,8 +64,7 @@ void judge_link(const Machine& machine, const PciDevice& device, Findings& rows)
                                   : "";
   if (!is_below(device.current_link, most)) return row.pass(now + ", the most that it can do here" + by_slot);
   const std::string sentence = fmt::format("{} of {}{}", now, text_of(most), by_slot);
-  const bool is_slow_alone = device.current_link.width >= most.width;
-  if (device.is_gpu() && is_slow_alone) {
+  if (may_idle(device, most)) {
     return row.unknown(sentence + ": GPUs slow their link down while they idle",
                        "Look again under load: nvidia-smi -q -d PERFORMANCE, or run a transfer.");
   }
@@ -79,13 +86,25 @@ std::vector<const Finding*> slow_links(const Examination& examined, const core::
   return slow;
 }
 
+std::vector<LinkRates> link_rates(const Machine& machine) {
+  std::vector<LinkRates> all;
+  for (const PciDevice& device : machine.pci) {
+    const double rate = device.current_link.bytes_per_second();
+    if (!has_kind(device) || rate <= 0 || may_idle(device, most_of(machine, device))) continue;
+    const std::string_view kind = kind_of(device);
+    auto known = std::find_if(all.begin(), all.end(), [&](const LinkRates& one) { return one.kind == kind; });
+    if (known == all.end()) known = all.insert(known, {kind, rate, rate});
+    known->least = std::min(known->least, rate);
+    known->most = std::max(known->most, rate);
+  }
+  return all;
+}
+
 void judge_links(const Machine& machine, Findings& rows) {
   for (const PciDevice& device : machine.pci) {
     // A virtual device has no link at all.
     const bool has_link = device.current_link.width != 0 || device.max_link.width != 0;
-    if (device.is_gpu() || device.is_nvme() || device.is_nic()) {
-      if (has_link) judge_link(machine, device, rows);
-    }
+    if (has_kind(device) && has_link) judge_link(machine, device, rows);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tools/check/findings_page.h"
@@ -22,6 +23,8 @@ using facts::Examination;
 using facts::Finding;
 using facts::PathOutlook;
 using facts::State;
+
+constexpr std::string_view kLinks = "pcie_link";
 
 // The answer of one machine about a path or check.
 struct Side {
@@ -66,6 +69,24 @@ Side side_of(const PathOutlook& path) {
   return {static_cast<int>(path.standing()), headline, headline, path.remedy()};
 }
 
+std::string rate_text(const facts::LinkRates& rates) {
+  const std::string least = fmt::format("{:.1f}", rates.least / 1e9), most = fmt::format("{:.1f}", rates.most / 1e9);
+  return fmt::format("{}s carry at most {} GB/s", rates.kind, least == most ? most : least + " to " + most);
+}
+
+// The rates of one machine's links, by kind of device, for those kinds whose links have other rates on the other.
+std::string rates_beside(const Examination& machine, const Examination& other) {
+  const std::vector<facts::LinkRates> others = facts::link_rates(other.machine);
+  std::string text;
+  for (const facts::LinkRates& one : facts::link_rates(machine.machine)) {
+    const auto differs = [&](const facts::LinkRates& each) {
+      return each.kind == one.kind && rate_text(each) != rate_text(one);
+    };
+    if (std::any_of(others.begin(), others.end(), differs)) text += (text.empty() ? "" : ", ") + rate_text(one);
+  }
+  return text;
+}
+
 Side side_of(const Examination& machine, std::string_view code) {
   const std::vector<const Finding*> worst = worst_of(machine, code);
   if (worst.empty()) return {rank_of(State::not_applicable), "", "n/a: nothing there that it is about", ""};
@@ -75,6 +96,16 @@ Side side_of(const Examination& machine, std::string_view code) {
   const std::string said = state == State::not_applicable ? "" : fmt::format("{}", fmt::join(sentences, "; "));
   return {rank_of(state), said, fmt::format("{}: {}", validate::word_of(state), validate::sayings_text(worst)),
           worst.front()->remedy};
+}
+
+Row row_of(const Examination& a, const Examination& b, const char* code) {
+  Row row{code, side_of(a, code), side_of(b, code)};
+  if (std::string_view(code) != kLinks) return row;
+  for (const auto& [side, rates] : {std::pair(&row.a, rates_beside(a, b)), std::pair(&row.b, rates_beside(b, a))}) {
+    side->said += rates;
+    if (!rates.empty()) side->text += "; " + rates;
+  }
+  return row;
 }
 
 std::vector<Row> paths_that_differ(const Examination& a, const Examination& b) {
@@ -111,7 +142,7 @@ std::vector<Row> checks_that_differ(const Examination& a, const Examination& b) 
     for (const Finding& one : machine->findings) {
       const auto is_it = [&](const Row& row) { return row.name == one.code; };
       if (one.code == std::string_view("path") || std::any_of(rows.begin(), rows.end(), is_it)) continue;
-      rows.push_back({one.code, side_of(a, one.code), side_of(b, one.code)});
+      rows.push_back(row_of(a, b, one.code));
     }
   }
   std::erase_if(rows, [](const Row& row) { return !row.differs(); });
@@ -158,13 +189,16 @@ void add_rows(Page& page, const std::string& title, const std::vector<Row>& rows
   }
 }
 
-Json check_json(const Examination& machine, const std::string& code) {
+Json check_json(const Examination& machine, const Examination& other, const std::string& code) {
   const std::vector<const Finding*> worst = worst_of(machine, code);
   Json findings = Json::array();
   for (const Finding* one : worst) {
     findings.push_back({{"subject", one->subject}, {"sentence", one->sentence}, {"remedy", one->remedy}});
   }
-  return {{"state", worst.empty() ? Json(nullptr) : Json(state_name(worst.front()->state))}, {"findings", findings}};
+  Json json = {{"state", worst.empty() ? Json(nullptr) : Json(state_name(worst.front()->state))},
+               {"findings", findings}};
+  if (code == kLinks) json["rates"] = rates_beside(machine, other);
+  return json;
 }
 
 Json machine_json(const char* name, const Examination& machine) {
@@ -201,7 +235,7 @@ Json beside_json(const Examination& a, const Examination& b) {
         {{"path", penstock_path_name(path.path)}, {"A", path_outlook_json(path)}, {"B", path_outlook_json(other)}});
   }
   for (const Row& row : checks_that_differ(a, b)) {
-    checks.push_back({{"code", row.name}, {"A", check_json(a, row.name)}, {"B", check_json(b, row.name)}});
+    checks.push_back({{"code", row.name}, {"A", check_json(a, b, row.name)}, {"B", check_json(b, a, row.name)}});
   }
   const std::string better = better_of(a, b);
   return {{"schema", 1},

@@ -10,7 +10,8 @@
 //   more_direct   "A", "B", or null where neither is
 //   paths[]       those that differ, best first: path, A, B, each as a path of check's document
 //   checks[]      those that differ: code, A, B, each {state (null: the machine has no such row), findings[] {subject,
-//                 sentence, remedy} of the worst state that the check has there}
+//                 sentence, remedy} of the worst state that the check has there, rates (pcie_link alone: kinds of
+//                 devices whose links have other rates on the two machines)}
 #pragma once
 
 #include "facts/examination.h"

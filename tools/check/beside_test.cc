@@ -2,6 +2,7 @@
 
 // `penstock check --beside`: two machines, where they differ.
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "fakes/tool_fixture.h"
 
@@ -42,6 +43,15 @@ TEST_F(BesideTool, TwoMachinesAreToldWhereTheyDifferAndWhichIsMoreDirect) {
     EXPECT_NE(told.out.find(part), std::string::npos) << part << "\n" << told.out;
   }
   EXPECT_EQ(told.out.find("\n  pagecache"), std::string::npos) << "both say the same of it: " << told.out;
+}
+
+TEST_F(BesideTool, LinksThatCarryLessAreToldThoughAnotherLinkFails) {
+  const std::string told = std::regex_replace(compare("dgx-h100", "gpu-link-x8").out, std::regex("\\s+"), " ");
+  for (const char* words : {"; drives carry at most 15.8 GB/s", "; drives carry at most 7.9 GB/s"})
+    EXPECT_NE(told.find(words), std::string::npos) << told;
+  const json row = row_of(document("dgx-h100", "gpu-link-x8")["checks"], "code", "pcie_link");
+  EXPECT_EQ(row["A"]["rates"], "drives carry at most 15.8 GB/s, GPUs carry at most 63.0 GB/s");
+  EXPECT_EQ(row["B"]["rates"], "drives carry at most 7.9 GB/s, GPUs carry at most 31.5 to 63.0 GB/s");
 }
 
 TEST_F(BesideTool, TheAnswersAreThoseOfCheckAlone) {
