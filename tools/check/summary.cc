@@ -12,7 +12,7 @@
 namespace penstock::tools::validate {
 
 std::string list_text(const std::vector<std::string>& names) {
-  constexpr std::size_t kNamesMax = 4;
+  constexpr std::size_t kNamesMax = 8;
   const std::size_t shown = std::min(names.size(), kNamesMax);
   const auto first = names.begin();
   std::string text = fmt::format("{}", fmt::join(first, first + static_cast<std::ptrdiff_t>(shown), ", "));
