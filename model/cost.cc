@@ -303,6 +303,7 @@ Report cost_report(const std::vector<Platform>& platforms, const CostInput& give
       report.inputs["file_system_bytes_per_s"] = one.bytes_per_s;
     } else {
       report.inputs["offered_bytes_per_s"] = one.bytes_per_s;
+      if (one.read_bytes_per_s > 0) report.inputs["offered_read_bytes_per_s"] = one.read_bytes_per_s;
       report.inputs["offered_month_money"] = one.month_money;
     }
     if (!rows.empty()) report.answer = storage_answer(platforms, input, constants) + " " + report.answer;

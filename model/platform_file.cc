@@ -151,6 +151,7 @@ FileSystem FileSystem::of_size(double wanted_terabytes) const {
   const double times = wanted_terabytes / terabytes;
   sized.terabytes = wanted_terabytes;
   sized.bytes_per_s *= times;
+  sized.read_bytes_per_s *= times;
   sized.month_money *= times;
   return sized;
 }

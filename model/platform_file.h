@@ -36,7 +36,9 @@ struct FileSystem {
   double bytes_per_s = 0;
   double month_money = 0;
   std::string source;
+  double read_bytes_per_s = 0;  // Of loads, where it is not the rate of saves, too; else 0.
 
+  double rate(bool is_load) const { return is_load && read_bytes_per_s > 0 ? read_bytes_per_s : bytes_per_s; }
   FileSystem of_size(double wanted_terabytes) const;
 };
 

@@ -26,8 +26,8 @@ PathModel path_of(const Platform& platform) {
 
 bool has_drives(const Platform& platform) { return platform.drives.value_or(1) > 0; }
 
-double shared_rate(const CostInput& input, const Constants& constants) {
-  return std::min(input.file_system->bytes_per_s, input.fleet.nodes * constants[Constant::kNetworkNode]);
+double shared_rate(bool is_load, const CostInput& input, const Constants& constants) {
+  return std::min(input.file_system->rate(is_load), input.fleet.nodes * constants[Constant::kNetworkNode]);
 }
 
 double seconds_on(StorageWay way, bool is_load, const Platform& platform, const CostInput& input,
@@ -35,14 +35,14 @@ double seconds_on(StorageWay way, bool is_load, const Platform& platform, const 
   Job job = input.job;
   job.is_load = is_load;
   Fleet fleet = fleet_of(platform, input);
-  if (way == StorageWay::kFileSystem) fleet.fabric_bytes_per_s = shared_rate(input, constants);
+  if (way == StorageWay::kFileSystem) fleet.fabric_bytes_per_s = shared_rate(is_load, input, constants);
   return duration(path_of(platform), job, fleet, constants).seconds;
 }
 
 // Time to drain the drives: the slowest of the drives' reads, the ports and the file system.
 double drain_s(const CostInput& input, const Constants& constants) {
   const double drives = input.fleet.nodes * input.fleet.drives * drive_in_use(input.fleet, constants);
-  return input.job.bytes / std::min(drives, shared_rate(input, constants));
+  return input.job.bytes / std::min(drives, shared_rate(false, input, constants));
 }
 
 StorageRow row_of(const Platform& platform, bool is_spot, StorageWay way, const CostInput& input,
@@ -87,12 +87,19 @@ std::string size_of(const FileSystem& one) {
   return one.terabytes > 0 ? fmt::format(" of {} TB", count_in_words(one.terabytes)) : "";
 }
 
+std::string rates_of(const FileSystem& one) {
+  const std::string saves = rate_in_words(one.bytes_per_s);
+  return one.read_bytes_per_s == 0
+             ? saves
+             : fmt::format("{} for loads and {} for saves", rate_in_words(one.read_bytes_per_s), saves);
+}
+
 Sheet ways_sheet(const std::vector<StorageRow>& rows, const CostInput& input) {
   Sheet sheet{
       "storage",
       fmt::format("Drives of {} node{} against {}{}, {}; a month has {} saves", count_in_words(input.fleet.nodes),
                   input.fleet.nodes == 1 ? "" : "s", input.file_system->name, size_of(*input.file_system),
-                  rate_in_words(input.file_system->bytes_per_s), count_in_words(saves_a_month(input))),
+                  rates_of(*input.file_system), count_in_words(saves_a_month(input))),
       {{"platform", "platform"},
        {"market", "market"},
        {"way", "saves to"},
@@ -196,19 +203,21 @@ std::string storage_answer(const std::vector<Platform>& platforms, const CostInp
   };
   const auto least = std::min_element(rows.begin(), rows.end(), cheaper);  // The first way of the platform.
   const StorageRow& shared = *least;
-  const std::string name = input.file_system->name;
   std::string text =
-      fmt::format("By {}, {}, a save takes {} and a load {}", name, rate_in_words(input.file_system->bytes_per_s),
-                  time_in_words(shared.save_s), time_in_words(shared.load_s));
+      fmt::format("On {} node{}, at {} saves of {} a month, a save takes {} and a load {} by {} ({})",
+                  count_in_words(input.fleet.nodes), input.fleet.nodes == 1 ? "" : "s",
+                  count_in_words(saves_a_month(input)), size_in_words(input.job.bytes), time_in_words(shared.save_s),
+                  time_in_words(shared.load_s), input.file_system->name, rates_of(*input.file_system));
   if (!has_drives(*shared.platform)) return text + fmt::format("; {} has no drives.", shared.platform->name);
   const StorageRow& drives = *std::next(least, static_cast<std::ptrdiff_t>(StorageWay::kDrives));
   const double gain = drives.waiting - shared.waiting;
-  text += fmt::format(", by the nodes' drives {} and {}: ", time_in_words(drives.save_s), time_in_words(drives.load_s));
-  if (gain <= 0) return text + "it gains no time, and is worth its price only for what drives lose with their node.";
+  text += fmt::format(", {} and {} by the nodes' drives: ", time_in_words(drives.save_s), time_in_words(drives.load_s));
+  if (gain <= 0)
+    return text + "saves gain no time, and it is worth its price only for what drives lose with their node.";
   const std::string price = input.file_system->month_money > 0
                                 ? fmt::format(", and it costs {:.2f} $", input.file_system->month_money)
                                 : "; what it costs is not known";
-  return text + fmt::format("that saves {:.2f} $ a month of waiting on {} {}{}.", gain, shared.platform->name,
+  return text + fmt::format("that saves {:.2f} $ a month of waiting for saves on {} {}{}.", gain, shared.platform->name,
                             shared.is_spot ? "at spot prices" : "on demand", price);
 }
 

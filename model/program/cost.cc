@@ -79,11 +79,22 @@ std::vector<model::Platform> platforms_of(const CostSettings& settings, const Pl
 
 std::optional<model::FileSystem> offered_by(const CostSettings& settings) {
   if (settings.offer_gb_per_s.empty()) return std::nullopt;
-  const double rate = gigabytes("--offer-gb-per-s", settings.offer_gb_per_s);
-  model::require_positive("the rate of the file system", rate, 1e15);
+  const std::string& rates = settings.offer_gb_per_s;
+  const std::size_t colon = rates.find(':');
+  const auto rate_of = [](const std::string& text) {
+    const double rate = gigabytes("--offer-gb-per-s", text);
+    model::require_positive("the rate of the file system", rate, 1e15);
+    return rate;
+  };
+  const double reads = colon == rates.npos ? 0 : rate_of(rates.substr(0, colon));
+  const double writes = rate_of(colon == rates.npos ? rates : rates.substr(colon + 1));
   model::require_not_negative("the price of the file system for a month", settings.offer_month, 1e12);
-  return model::FileSystem{"the file system that is offered", 0, rate, settings.offer_month,
-                           "its rate is that of --offer-gb-per-s, for saves and for loads"};
+  return model::FileSystem{"the file system that is offered",
+                           0,
+                           writes,
+                           settings.offer_month,
+                           "its rates for saves and for loads are those of --offer-gb-per-s",
+                           reads};
 }
 
 std::optional<model::FileSystem> file_system_of(const CostSettings& settings, const PlatformsText& given) {
@@ -151,7 +162,8 @@ void add_cost(CommandLine& command) {
           .value_name("NAME");
   const Option offered = command
                              .option("--offer-gb-per-s", settings->offer_gb_per_s,
-                                     "Set them against one that somebody offers: what it moves for all nodes together")
+                                     "Set them against one that somebody offers: what it moves for all nodes "
+                                     "together, one rate or READS:WRITES, such as 40:20")
                              .value_name("GB/S");
   file_system.excludes(offered);
   command.option("--offer-month", settings->offer_month, "What that one costs a month, in dollars")

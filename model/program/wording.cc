@@ -62,6 +62,7 @@ constexpr InputWords kInputs[] = {
     {"network_bytes_per_s", "rate of the network", {"--network-gbit"}},
     {"nodes", "nodes", {"--nodes"}},
     {"offered_bytes_per_s", "rate of the file system that is offered", {"--offer-gb-per-s"}},
+    {"offered_read_bytes_per_s", "the same for loads", {"--offer-gb-per-s"}},
     {"offered_month_money", "$ a month for it", {"--offer-month"}},
     {"optimizer_bytes", "optimizer's state for a parameter", {"--optimizer"}},
     {"parameters", "parameters", {"--parameters"}},
