@@ -91,6 +91,11 @@ std::vector<std::string> not_known(const Cluster& cluster) {
     all.push_back(fmt::format("the nodes' {}: give {}, or a file with Node objects", fmt::join(missing, ", "),
                               fmt::join(options, ", ")));
   }
+  for (const Object& object : cluster.objects) {
+    const std::string file = object.form == Form::cufile ? core::shown(object.manifest->file) : "";
+    if (file.ends_with(".json"))
+      all.push_back(fmt::format("how bytes go by {}: 'penstock settings {}' tells it on a machine", file, file));
+  }
   if (cluster.pods.empty()) return all;
   add_images(cluster, all);
   all.emplace_back(

@@ -347,7 +347,8 @@ TEST_F(LintTest, WhatHasNothingToLintIsToldSo) {
 
 TEST_F(LintTest, ACufileJsonAloneAsksForNoFactsOfNodes) {
   write("cufile.json", R"({"properties": {"use_poll_mode": true}})");
-  EXPECT_EQ(lint_json({"cufile.json"}, 0)["not_known"], json::array());
+  EXPECT_EQ(lint_json({"cufile.json"}, 0)["not_known"],
+            json::array({"how bytes go by cufile.json: 'penstock settings cufile.json' tells it on a machine"}));
   EXPECT_NE(lint_json({(kFixtures / "right/values.yaml").string()}, 0)["not_known"], json::array());
 }
 

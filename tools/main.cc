@@ -43,7 +43,7 @@ constexpr Command kCommands[] = {
     {"serve", "Serve metrics of all processes of a node, and of what the node offers", add_serve, false, true},
     {"kv", "Stores of KV caches: what they have, whether it is whole, what they are worth", add_kv},
     {.name = "settings",
-     .summary = "List the library's settings: value, who set it, what it does",
+     .summary = "List the library's settings: value, who set it, what it does; with FILE, judge a cufile.json",
      .add = add_settings,
      .reports_misspelt_settings = true},
     {"help", "Explain a command, a path, a reason, a setting, an error or a word", add_this_help},
