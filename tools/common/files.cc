@@ -45,10 +45,6 @@ std::uint64_t size_of(const OpenFile& file) {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail_too_many(const std::string& word) {
-  throw Failure(fmt::format("{}: has more than {} files; name a folder within it", word, kFilesMost), kUsage);
-}
-
 // Adds links, but those to files that are among the names: their bytes are there once.
 void add_links(std::vector<std::string>& names, std::vector<std::string> links) {
   if (links.empty()) return;
@@ -69,7 +65,7 @@ std::vector<std::string> files_below(const std::string& folder) {
     last = at->path().string();
     std::error_code ignored;
     if (at->is_regular_file(ignored)) (at->is_symlink(ignored) ? links : names).push_back(at->path().string());
-    if (names.size() + links.size() > kFilesMost) fail_too_many(folder);
+    if (names.size() + links.size() > kFilesMost) throw TooManyFiles(folder, (names.empty() ? links : names).front());
   }
   if (error) throw Failure(fmt::format("{}: cannot be listed: {}", last, error.message()));
   add_links(names, std::move(links));
@@ -84,7 +80,7 @@ std::vector<std::string> matches_of(const std::string& pattern) {
   if (glob(pattern.c_str(), 0, nullptr, &found) == 0) names.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   globfree(&found);
   if (names.empty()) throw Failure(pattern + ": no file has such a name");
-  if (names.size() > kFilesMost) fail_too_many(pattern);
+  if (names.size() > kFilesMost) throw TooManyFiles(pattern, names.front());
   return names;
 }
 
@@ -170,6 +166,10 @@ void drop_cache(const OpenFile& file) {
   if (fsync(file.fd.get()) != 0 && errno != EROFS && errno != EINVAL) fail_errno(file.path, "flush the file");
   posix_fadvise(file.fd.get(), 0, 0, POSIX_FADV_DONTNEED);
 }
+
+TooManyFiles::TooManyFiles(const std::string& word, std::string name)
+    : Failure(fmt::format("{}: has more than {} files; name a folder within it", word, kFilesMost), kUsage),
+      one(std::move(name)) {}
 
 std::vector<std::string> files_of(const std::vector<std::string>& words) {
   std::vector<std::string> files;

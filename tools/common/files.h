@@ -58,6 +58,12 @@ void drop_cache(const OpenFile& file);
 
 constexpr std::size_t kFilesMost = 10'000;  // The limit below one folder, and for one pattern.
 
+// Thrown for a folder or pattern with more files than that.
+struct TooManyFiles : Failure {
+  TooManyFiles(const std::string& word, std::string one);
+  std::string one;  // A file of them.
+};
+
 // Finds the files that the words mean. A folder means the regular files below it, sorted by name; links to other
 // folders are not followed. A word that names no file but contains *, ? or [ means what a shell would make of it. Any
 // other word means itself. A folder without files or with too many, and a pattern that matches nothing, are Failures.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -50,6 +51,36 @@ ExplainSettings of_file(const Options& options, const std::string& file) {
   return one;
 }
 
+// The files to look at, of a folder or pattern with too many only one.
+struct Asked {
+  std::vector<std::string> files;
+  std::map<std::string, std::string> stands_for;  // Such a folder, by its file.
+};
+
+Asked asked_of(const std::vector<std::string>& words) {
+  Asked asked;
+  for (const std::string& word : words) {
+    try {
+      const std::vector<std::string> files = files_of({word});
+      asked.files.insert(asked.files.end(), files.begin(), files.end());
+    } catch (const TooManyFiles& many) {
+      asked.files.push_back(many.one);
+      asked.stands_for[many.one] = word;
+    }
+  }
+  return asked;
+}
+
+void print_stand_ins(const Asked& asked) {
+  for (const auto& [file, word] : asked.stands_for) {
+    Page page;
+    page.wrap("", fmt::format("{} has more than {} files: {} stands for those on its file system; a folder within it "
+                              "is looked at file by file",
+                              word, kFilesMost, file));
+    print("{}", page.shown());
+  }
+}
+
 // Prints the document of one file; for several, one with a list of them.
 void print_answers_json(const Options& options, const Session& session, const std::vector<FileAnswer>& answers,
                         const std::vector<StripeNote>& stripes) {
@@ -57,6 +88,7 @@ void print_answers_json(const Options& options, const Session& session, const st
   for (const FileAnswer& each : answers) {
     if (each.failure.empty()) files.push_back(explanation_json(of_file(options, each.file), session, each.told));
     else files.push_back({{"file", {{"path", each.file}}}, {"error", each.failure}});
+    if (!each.stands_for.empty()) files.back()["stands_for"] = each.stands_for;
   }
   Json objects = Json::array();
   for (const StripeNote& stripe : stripes) {
@@ -101,19 +133,20 @@ std::vector<std::string> with_members(const Session& session, const std::vector<
 
 // The answer is what cuFile's calls would get, so it is asked of their session: cufile.json may forbid a path, or be
 // refused.
-int explain_many(const Options& options, const std::vector<std::string>& files) {
+int explain_many(const Options& options, const Asked& asked) {
   setenv("CUFILE_LOGFILE_PATH", "/dev/null", 1);  // A question leaves no cufile.log in the folder of who asks.
   const Session session = cufile_session();
   if (options.memory == "device") check_gpu(session.raw(), options.gpu);
   std::vector<FileAnswer> answers;
   std::vector<StripeNote> stripes;
   bool all_usable = true;
-  for (const std::string& file : with_members(session, files, stripes)) {
-    FileAnswer answer{file, "", {}};
+  for (const std::string& file : with_members(session, asked.files, stripes)) {
+    const auto folder = asked.stands_for.find(file);
+    FileAnswer answer{file, "", {}, folder == asked.stands_for.end() ? "" : folder->second};
     try {
       answer.told = look_at(of_file(options, file), session);
     } catch (const Failure& failure) {
-      if (files.size() == 1) throw;
+      if (asked.files.size() == 1) throw;
       answer.failure = failure.what();
     }
     all_usable = all_usable && answer.failure.empty() && answer.told.chosen() != nullptr;
@@ -123,6 +156,7 @@ int explain_many(const Options& options, const std::vector<std::string>& files) 
   else
     for (const StripeNote& stripe : stripes) print("{}\n", stripe.text());
   if (options.json) return all_usable ? kSuccess : kFailed;
+  print_stand_ins(asked);
   if (options.verbose) print_answers_in_full(options, session, answers);
   else print_summary(options, session, answers);
   return all_usable ? kSuccess : kFailed;
@@ -155,7 +189,7 @@ int explain_all(const Options& options) {
   }
   if (!options.root.empty()) return explain_captured(options, options.files, options.verbose);
   set_variables(variables_of(options.variables));
-  const int exit_code = explain_many(options, files_of(options.files));
+  const int exit_code = explain_many(options, asked_of(options.files));
   if (!options.json) name_other_question(options.files.front());
   return exit_code;
 }

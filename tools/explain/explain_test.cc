@@ -36,6 +36,19 @@ TEST_F(ExplainTool, ARequirementThatNoPathMeetsIsExplainedInOneCall) {
   for (const json& path : told["paths"]) EXPECT_FALSE(path["usable"].get<bool>()) << path;
 }
 
+TEST_F(ExplainTool, AFolderWithTooManyFilesIsJudgedByOneOfThem) {
+  fs::create_directory(path("many"));
+  for (unsigned i = 0; i <= 10'000; ++i) std::ofstream(path("many") / std::to_string(i)) << "x";
+
+  const Finished text = run({"explain", "many"});
+  const json document = json::parse(run({"explain", "many", "--json"}).out);
+
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_EQ(text.out.find("many has more than 10000 files: many/"), 0u) << text.out;
+  EXPECT_NE(text.out.find("goes by "), std::string::npos) << text.out;
+  EXPECT_EQ(document["stands_for"], "many");
+}
+
 TEST_F(ExplainTool, ADiskThatNoDirectPathServesIsToldBesideTheKernel) {
   for (const char* machine : {"cloud-vm", "firecracker-vm"}) {
     const Finished done = run({"explain", "/data/x", "--root", std::string(PENSTOCK_MACHINES) + machine});

@@ -15,6 +15,7 @@ struct FileAnswer {
   std::string file;
   std::string failure;  // Why it cannot be looked at, or "".
   Explanation told;
+  std::string stands_for;  // The folder or pattern with too many files whose one it is, or "".
 };
 
 // One file in a few lines.
