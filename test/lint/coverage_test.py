@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""How scripts/coverage.py sums up what ran."""
+"""How scripts/coverage.py and scripts/branches.py sum up what ran."""
 
 import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,11 +14,18 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts/coverage.py"
-SPEC = importlib.util.spec_from_file_location("line_coverage", SCRIPT)
-coverage = importlib.util.module_from_spec(SPEC)
-sys.modules["line_coverage"] = coverage
-SPEC.loader.exec_module(coverage)
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+def loaded(name):
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+coverage = loaded("coverage")
+branches = loaded("branches")
 
 
 def tree(**files):
@@ -90,6 +98,59 @@ class ObjectsTest(unittest.TestCase):
         self.run_program("one")
         self.assertEqual([line for line in coverage.uncovered(self.lines()) if "twice" in line or " -1;" in line],
                          ["src/base/twice.h: 1 of 4", "     3      return -1;", "     3    return twice(-1) + 1;"])
+
+
+@unittest.skipUnless(all(map(shutil.which, ("clang++-14", "llvm-cov-14", "llvm-profdata-14", "llvm-readelf-14"))),
+                     "clang 14 or its tools are not installed")
+class BranchesTest(unittest.TestCase):
+    """A program whose child is killed after it took a branch, compiled by the flags of the preset."""
+
+    SOURCE = """#include <cstdlib>
+#include <unistd.h>
+#include <sys/wait.h>
+int main(int count, char**) {
+  if (fork() == 0) {
+    if (count > 1) return 0;
+    abort();
+  }
+  return wait(nullptr) < 0;
+}
+"""
+
+    def setUp(self):
+        work = tempfile.TemporaryDirectory()
+        self.addCleanup(work.cleanup)
+        self.root = Path(work.name).resolve()
+        patched = mock.patch.object(coverage, "ROOT", self.root)
+        patched.start()
+        self.addCleanup(patched.stop)
+        source, self.build = self.root / "src/base/dies.cc", self.root / "build"
+        source.parent.mkdir(parents=True)
+        self.build.mkdir()
+        source.write_text(self.SOURCE, encoding="utf-8")
+        presets = json.loads((SCRIPTS.parent / "CMakePresets.json").read_text(encoding="utf-8"))["configurePresets"]
+        flags, = (each["cacheVariables"]["CMAKE_CXX_FLAGS"] for each in presets if each["name"] == "branches")
+        subprocess.run(["clang++-14", *flags.split(), source, "-o", self.build / "dies"], check=True,
+                       stderr=subprocess.DEVNULL)
+
+    def run_program(self, *words):
+        profile = {"LLVM_PROFILE_FILE": str(self.build / "counts/%c%m.profraw")}
+        subprocess.run([self.build / "dies", *words], check=True, env=os.environ | profile)
+
+    def test_a_process_that_is_killed_counts_and_runs_add_up(self):
+        self.run_program()
+        files = branches.files_of(self.build, {"src/base/dies.cc", "src/base/other.cc"})
+        self.assertIn("     6:9   true     if (count > 1) return 0;", list(branches.untaken(files)))
+        self.run_program("more")
+        files = branches.files_of(self.build, {"src/base/dies.cc"})
+        self.assertNotIn("count > 1", "".join(branches.untaken(files)))
+
+    def test_a_room_below_the_goal_is_marked(self):
+        text, is_reached = branches.table({"kv": (200, 189), "src/base": (2, 1), "src/plan": (20, 19)})
+        self.assertEqual([line.split() for line in text.splitlines()[1:]],
+                         [["kv", "200", "189", "94.5", "missed"], ["src/base", "2", "1", "50.0"],
+                          ["src/plan", "20", "19", "95.0"]])
+        self.assertFalse(is_reached)
 
 
 if __name__ == "__main__":
