@@ -217,5 +217,20 @@ TEST(PlanTest, TextIsCutToFit) {
   EXPECT_STREQ(text, "read  b");
 }
 
+TEST(PlanTest, TextWithoutRoomIsEmpty) { EXPECT_EQ(format_chunk({}, Op::read, {}), 0u); }
+
+TEST(PlanTest, LimitsThatNoPathHasEndTheProcess) {
+  const Request write{Op::write, 100, 0, 9000};
+  EXPECT_DEATH(Plan(write, {512, 512, 0, true}), "chunk_max > 0");
+  EXPECT_DEATH(Plan(write, {513, 512, 8192, true}), "is_power_of_two.limits.file_align");
+  EXPECT_DEATH(Plan(write, {512, 512, 8192 + 100, true}), "is_aligned.limits.chunk_max");
+  EXPECT_DEATH(Plan(write, {.file_align = 512, .chunk_max = 8192, .page = 4097}), "is_power_of_two.limits_.page");
+}
+
+TEST(PlanTest, AChunkBehindTheLastEndsTheProcess) {
+  const Plan plan({Op::read, 0, 0, 8192}, {512, 512, 4096, true});
+  EXPECT_DEATH(plan.chunk(plan.chunk_count()), "index < chunk_count_");
+}
+
 }  // namespace
 }  // namespace penstock::core
