@@ -57,6 +57,11 @@ TEST_F(RequestMemoryTest, EmptyPiecesAreNoPlaces) {
   EXPECT_EQ(places(memory.after(5), 5), (Places{{20, 5}}));
 }
 
+TEST_F(RequestMemoryTest, PlacesEndWithTheLastPieceWhereMoreBytesAreAsked) {
+  const MemoryPiece pieces[] = {piece(10, 5), {nullptr, 0}};
+  EXPECT_EQ(places(RequestMemory(pieces), 100), (Places{{10, 5}}));
+}
+
 TEST_F(RequestMemoryTest, OfNoPiecesThereIsNothing) {
   const RequestMemory memory{std::span<const MemoryPiece>()};
   EXPECT_FALSE(memory.is_in_pieces());
@@ -73,6 +78,7 @@ TEST(MemoryPieceTest, PiecesHaveBytesInCommonWhereOneBeginsWithinTheOther) {
   EXPECT_FALSE(have_common_bytes(middle, {bytes + 60, 40}));
   EXPECT_FALSE(have_common_bytes(middle, {bytes, 40}));
   EXPECT_FALSE(have_common_bytes(middle, {bytes + 45, 0}));
+  EXPECT_FALSE(have_common_bytes({bytes + 45, 0}, middle));
 }
 
 }  // namespace
