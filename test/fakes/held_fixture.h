@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "fakes/extent_cause_name.h"
 #include "fakes/file_on_drive.h"
 #include "fakes/waiting.h"
 #include "path/dmabuf/held_extents.h"

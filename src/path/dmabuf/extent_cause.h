@@ -51,7 +51,4 @@ enum class ExtentCause : std::uint8_t {
   moved,       // The range lies elsewhere now: the bytes may be another file's.
 };
 
-// "asked_back"
-const char* name_of(ExtentCause cause);
-
 }  // namespace penstock::core

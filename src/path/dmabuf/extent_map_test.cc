@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fakes/extent_cause_name.h"
 #include "topology/direct_file.h"
 
 namespace penstock::core {

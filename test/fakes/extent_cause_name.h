@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// What tests of files on drives call a cause when they compare and report it. The library tells users reasons, and no
+// cause by its name.
+#pragma once
+
 #include "path/dmabuf/extent_cause.h"
 
 namespace penstock::core {
 
-const char* name_of(ExtentCause cause) {
+// "asked_back"
+inline const char* name_of(ExtentCause cause) {
   switch (cause) {
     case ExtentCause::none: return "none";
     case ExtentCause::not_a_file: return "not_a_file";
