@@ -43,8 +43,22 @@ class TableTest(unittest.TestCase):
         self.assertEqual(coverage.table({})[1], 0.0)
 
 
+class OfATree(unittest.TestCase):
+    """The scripts look at a tree of the test's own, with an empty build folder."""
+
+    def setUp(self):
+        work = tempfile.TemporaryDirectory()
+        self.addCleanup(work.cleanup)
+        self.root = Path(work.name).resolve()
+        patched = mock.patch.object(coverage, "ROOT", self.root)
+        patched.start()
+        self.addCleanup(patched.stop)
+        self.build = self.root / "build"
+        self.build.mkdir()
+
+
 @unittest.skipUnless(shutil.which("gcov") and shutil.which("g++"), "g++ or gcov is not installed")
-class ObjectsTest(unittest.TestCase):
+class ObjectsTest(OfATree):
     """Programs of a header that is in each object, compiled and run as a build would."""
 
     SOURCES = {
@@ -56,14 +70,7 @@ class ObjectsTest(unittest.TestCase):
     WANTED = {name for name in SOURCES if not name.endswith("_test.cc")}
 
     def setUp(self):
-        work = tempfile.TemporaryDirectory()
-        self.addCleanup(work.cleanup)
-        self.root = Path(work.name).resolve()
-        patched = mock.patch.object(coverage, "ROOT", self.root)
-        patched.start()
-        self.addCleanup(patched.stop)
-        self.build = self.root / "build"
-        self.build.mkdir()
+        super().setUp()
         commands = []
         for name, text in self.SOURCES.items():
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +109,7 @@ class ObjectsTest(unittest.TestCase):
 
 @unittest.skipUnless(all(map(shutil.which, ("clang++-14", "llvm-cov-14", "llvm-profdata-14", "llvm-readelf-14"))),
                      "clang 14 or its tools are not installed")
-class BranchesTest(unittest.TestCase):
+class BranchesTest(OfATree):
     """A program whose child is killed after it took a branch, compiled by the flags of the preset."""
 
     SOURCE = """#include <cstdlib>
@@ -118,15 +125,9 @@ int main(int count, char**) {
 """
 
     def setUp(self):
-        work = tempfile.TemporaryDirectory()
-        self.addCleanup(work.cleanup)
-        self.root = Path(work.name).resolve()
-        patched = mock.patch.object(coverage, "ROOT", self.root)
-        patched.start()
-        self.addCleanup(patched.stop)
-        source, self.build = self.root / "src/base/dies.cc", self.root / "build"
+        super().setUp()
+        source = self.root / "src/base/dies.cc"
         source.parent.mkdir(parents=True)
-        self.build.mkdir()
         source.write_text(self.SOURCE, encoding="utf-8")
         presets = json.loads((SCRIPTS.parent / "CMakePresets.json").read_text(encoding="utf-8"))["configurePresets"]
         flags, = (each["cacheVariables"]["CMAKE_CXX_FLAGS"] for each in presets if each["name"] == "branches")
