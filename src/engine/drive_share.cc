@@ -26,7 +26,7 @@ std::uint64_t DriveShare::bytes_max(std::int64_t now) {
   std::int64_t begin = window_at_.load(std::memory_order_relaxed);
   if (now - begin >= kWindow && window_at_.compare_exchange_strong(begin, now)) {
     const auto moved = static_cast<double>(moved_.exchange(0)), window = static_cast<double>(now - begin);
-    bound_.store(std::max(kBytesMin, static_cast<std::uint64_t>(moved / window * static_cast<double>(kMoment))));
+    bound_.store(static_cast<std::uint64_t>(moved / window * static_cast<double>(kMoment)));
   }
   return std::max(kBytesMin, bound_.load(std::memory_order_relaxed));
 }
