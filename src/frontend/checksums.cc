@@ -62,7 +62,7 @@ class Checksums::Work {
   Status add(Bytes piece, Sums sums) {
     *sums.crc = 0;
     if (piece.empty()) return success();
-    if (!is_inside(piece)) facts_ = look_up(piece);
+    if (!is_inside(piece)) look_up(piece);
     if (!facts_.needs_device()) {
       // The driver keeps page-locked memory mapped.
       const bool is_known = facts_.kind == MemoryKind::registered_host && is_inside(piece);
@@ -126,18 +126,18 @@ class Checksums::Work {
     return at >= facts_.base && at - facts_.base < facts_.size && piece.size() <= facts_.size - (at - facts_.base);
   }
 
-  // Pieces of paged memory go round the same few allocations, of which the driver is asked once.
-  PointerFacts look_up(Bytes piece) {
+  // Finds the facts of the piece. Pieces of paged memory go round the same few allocations: the driver is asked once
+  // about each.
+  void look_up(Bytes piece) {
     for (std::size_t i = 0; i < known_.size(); ++i) {
       next_known_ = next_known_ + 1 < known_.size() ? next_known_ + 1 : 0;
       facts_ = known_[next_known_];
-      if (is_inside(piece)) return facts_;
+      if (is_inside(piece)) return;
     }
-    const PointerFacts facts = checksums_.devices_.describe(piece.data());
-    if (facts.size == 0 || known_.size() == kKnownMax) return facts;
+    facts_ = checksums_.devices_.describe(piece.data());
+    if (facts_.size == 0 || known_.size() == kKnownMax) return;
     next_known_ = known_.size();
-    known_.push_back(facts);
-    return facts;
+    known_.push_back(facts_);
   }
 
   bool is_all_of_device(Bytes piece) const {
