@@ -27,15 +27,15 @@ class RequestMemory {
  public:
   RequestMemory() = default;
   RequestMemory(std::byte* address) : address_(address) {}  // Not explicit: most memory is in one place.
-  // is_known: they are memory of the request's device, as its driver has said for this request.
-  explicit RequestMemory(std::span<const MemoryPiece> pieces, bool is_known = false)
+  // is_fresh: they are memory of the request's device, as its driver has said for this request.
+  explicit RequestMemory(std::span<const MemoryPiece> pieces, bool is_fresh = false)
       : address_(pieces.empty() ? nullptr : begin_of(pieces[0])), pieces_(pieces.data()), count_(pieces.size()),
-        is_known_(is_known) {
+        is_fresh_(is_fresh) {
     skip(0);
   }
 
   bool is_in_pieces() const { return count_ > 0; }
-  bool is_known() const { return is_known_; }
+  bool is_fresh() const { return is_fresh_; }
   std::byte* address() const { return address_; }  // The address of the first byte.
 
   // Skips the first `bytes` bytes.
@@ -74,7 +74,7 @@ class RequestMemory {
   std::byte* address_ = nullptr;
   const MemoryPiece* pieces_ = nullptr;  // `address_` lies in the first one.
   std::size_t count_ = 0;                // 0: all bytes are in one place.
-  bool is_known_ = false;
+  bool is_fresh_ = false;
 };
 
 }  // namespace penstock::core

@@ -82,7 +82,7 @@ struct Copy {
   void* host = nullptr;
   std::size_t size = 0;
   bool locked = false;    // Host memory known to be registered with this device, so that no driver call is needed.
-  bool is_known = false;  // Device memory whose facts are fresh, so that no driver call is needed.
+  bool is_fresh = false;  // Device memory whose facts are fresh, so that no driver call is needed.
 };
 
 // Device memory and its checksums: up to kBytesMax, processed by one multiprocessor, at any alignment.

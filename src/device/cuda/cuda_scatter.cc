@@ -47,8 +47,8 @@ bool CudaScatter::launch(CUstream stream, std::span<const Copy> copies, Directio
   Range host;
   for (std::size_t i = 0; i < copies.size(); ++i) {
     const Copy& copy = copies[i];
-    if (!copy.is_known && !device.holds(copy.device_address, copy.size)) device = find(copy.device_address, true);
-    if (!copy.is_known && !device.holds(copy.device_address, copy.size)) return false;
+    if (!copy.is_fresh && !device.holds(copy.device_address, copy.size)) device = find(copy.device_address, true);
+    if (!copy.is_fresh && !device.holds(copy.device_address, copy.size)) return false;
     if (!copy.locked && !host.holds(copy.host, copy.size)) host = find(copy.host, false);
     if (!copy.locked && !host.holds(copy.host, copy.size)) return false;
     const std::uint64_t there = reinterpret_cast<std::uintptr_t>(copy.device_address);

@@ -25,7 +25,7 @@ class CopyBatch {
     Status status;
     memory.each_place(size, [&](std::byte* address, std::uint64_t here) {
       if (copies_.size() == copies_.capacity() && status.ok()) status = queue_all(queue, direction);
-      if (status.ok()) copies_.push_back({address, host, here, true, memory.is_known()});
+      if (status.ok()) copies_.push_back({address, host, here, true, memory.is_fresh()});
       host += here;
     });
     return status;
