@@ -66,6 +66,10 @@ if(TARGET penstock_shared AND TARGET cufile)
           DESTINATION ${package_dir})
 endif()
 
+if(TARGET penstock_shared AND TARGET cufile)
+  install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN build EXCLUDE)
+endif()
+
 # What of others is in the files, and the licences' texts: beside the Python package in a wheel, else in share/doc.
 if(PENSTOCK_LINKED)
   find_package(Python 3.11 REQUIRED COMPONENTS Interpreter)

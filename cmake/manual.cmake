@@ -31,6 +31,8 @@ add_custom_command(OUTPUT ${completions}/bash/penstock
 add_custom_target(penstock_manual ALL DEPENDS ${man_pages}/penstock.1 ${completions}/bash/penstock ${reference})
 
 install(FILES ${reference} DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# Messages name pages as docs/guide/slow.md. Pages link to each other, so that they lie as in the tree.
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # Where man and the shells look.
 install(DIRECTORY ${man_pages}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 FILES_MATCHING PATTERN "*.1")
 install(DIRECTORY ${completions}/bash/ DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)

@@ -94,7 +94,7 @@ constexpr const char* kFooter =
     "  penstock help pod          what to ask on Kubernetes; 'penstock help words' lists more such words\n"
     "Programs beside it: penstock-k8s, penstock-model; gdscheck, gds_install_check, gdsio, gdsio_verify and gds_stats "
     "do\n"
-    "what NVIDIA's of these names do.\n"
+    "what NVIDIA's of these names do. Pages named as docs/...: in the sources, and in share/doc of what is installed.\n"
     "Exit code: 0 done, 1 failed, 2 wrong usage, 77 not applicable on this machine. Commands say more of theirs.";
 
 // Replaces "help PENSTOCK_POLICY", which means the same, by "settings PENSTOCK_POLICY".

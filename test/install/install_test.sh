@@ -72,7 +72,7 @@ if [ -e "$prefix/bin/penstock" ]; then
   "$prefix/bin/penstock" --help >/dev/null || fail "the installed tool does not start"
   for file in man/man1/penstock-check.1 man/man1/gdsio.1 bash-completion/completions/penstock \
     zsh/site-functions/_gdsio fish/vendor_completions.d/gdscheck.fish \
-    doc/penstock/command-line.md; do
+    doc/penstock/command-line.md doc/penstock/docs/guide/slow.md; do
     [ -e "$prefix/share/$file" ] || fail "no share/$file"
   done
   "$prefix/share/penstock/prove-direct" --help >/dev/null || fail "no share/penstock/prove-direct"
