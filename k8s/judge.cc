@@ -247,13 +247,8 @@ void judge_metadata(const Object& object, const Shape& shape, Findings& findings
     return;
   }
   Judge(object, shape, false, findings).all(metadata, "metadata.");
-  const Value& name = metadata["name"];
-  if (!name.is_there() && !metadata["generateName"].is_there()) {
+  if (!metadata["name"].is_there() && !metadata["generateName"].is_there()) {
     findings.add("missing_key", object, place_of(object, "metadata"), {"metadata lacks name"});
-  } else if (name.is_text() && !is_subdomain(name.text)) {
-    findings.add(
-        "wrong_value", object, place_of(object, "metadata.name"),
-        {fmt::format("metadata.name must be small letters, digits, '-' and '.', not '{}'", core::shown(name.text))});
   }
   if (is_operator_kind(object.kind) && metadata["namespace"].is_text() && !metadata["namespace"].text.empty()) {
     findings.add("namespace_of_cluster", object, place_of(object, "metadata.namespace"),
@@ -303,6 +298,7 @@ class Tables {
 };
 
 void judge_resource(const Object& object, Tables& tables, Findings& findings) {
+  if (is_of_kubernetes(object)) judge_metadata(object, *tables.metadata().find("metadata", "v1"), findings);
   if (!is_operator_kind(object.kind)) return;
   const Shapes& shapes = object.api_version.starts_with("mellanox.com/") ? tables.network() : tables.gpu();
   const Shape* shape = shapes.find(object.kind, object.api_version);

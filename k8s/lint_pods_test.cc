@@ -40,6 +40,28 @@ TEST_F(LintPodsTest, APodThatComesAloneIsToldWhatItLacksAndWhatItsFileDoesNotSho
   EXPECT_EQ(text.out.find("--kernel"), std::string::npos) << text.out;
 }
 
+TEST_F(LintPodsTest, ANameThatNoServerTakesIsAnError) {
+  write("pod.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: My_Pod}\nspec:\n  containers: [{name: A.b, image: a}]\n"
+        "  volumes: [{name: the_data, persistentVolumeClaim: {claimName: -data}}, {name: fine, emptyDir: {}}]\n"
+        "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: Data, labels: {app: '-'}}\n"
+        "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n");
+  std::set<std::string> sentences;
+  const json report = lint_json({"pod.yaml"}, 1);
+  for (const json& one : report["findings"]) {
+    if (one["severity"] == "error") sentences.insert(one["sentence"].get<std::string>());
+  }
+  const std::string label = "small letters, digits and '-', with a letter or digit at either end",
+                    subdomain = "small letters, digits, '-' and '.'";
+  EXPECT_EQ(sentences, (std::set<std::string>{
+                           "metadata.name must be " + subdomain + ", not 'My_Pod'",
+                           "spec.containers[0].name must be " + label + ", not 'A.b'",
+                           "spec.volumes[0].name must be " + label + ", not 'the_data'",
+                           "spec.volumes[0].persistentVolumeClaim.claimName must be " + subdomain + ", not '-data'",
+                           "metadata.name must be " + subdomain + ", not 'Data'",
+                           "'app' is no label with a value that Kubernetes takes"}));
+}
+
 TEST_F(LintPodsTest, APodThatReadsFilesForAGpuAndHasNoVolumeIsToldSo) {
   const auto notes = [&](const std::string& container, const std::string& more = "") {
     write("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: a, image: a, " +

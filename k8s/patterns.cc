@@ -66,6 +66,7 @@ constexpr Pattern kPatterns[] = {
     {"letters", is_letters, "letters, digits and '-' alone"},
     {"variable", is_variable, "letters, digits and '_', and no digit first"},
     {"label", is_label, "small letters, digits and '-', with a letter or digit at either end"},
+    {"subdomain", is_subdomain, "small letters, digits, '-' and '.'"},
     {"binary-size", is_binary_size, "a size such as 1Gi"},
 };
 
