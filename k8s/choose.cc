@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "k8s/commands.h"
 #include "k8s/inputs.h"
 #include "k8s/nodes.h"
+#include "k8s/patterns.h"
 #include "k8s/toggles.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
@@ -31,6 +33,8 @@ constexpr const char* kChooseExamples =
     "hooks are seen on the node alone, by 'penstock serve': where its labels tell of a path, they stand above versions "
     "and names. Each line KEY: true or false says what the operators should be told for the nodes above it, and why.\n"
     "Exit code: 0 a node with a GPU was found, 1 none was, 2 wrong usage.";
+
+constexpr const char* kSomeExport = "SERVER:/EXPORT";
 
 struct ChooseSettings {
   std::string nodes = "-";
@@ -58,6 +62,18 @@ std::string path_text(const Chosen& each) {
   return choice.path + (choice.path == "bounce" ? "" : ", possible");
 }
 
+// What makes the objects for nodes of this kind, to be pasted; "" without a path, where render would refuse it by their
+// versions, or for a name that no node has.
+std::string render_command(const Chosen& each, const std::string& storage) {
+  const std::string& path = each.choice.path;
+  if (path.empty() || !is_subdomain(each.node.name) ||
+      !refusals_of(answers_of(each.node, path, storage, kSomeExport)).empty())
+    return "";
+  return fmt::format("kubectl get node {} -o json | penstock-k8s render --path {} --storage {}{} --nodes -",
+                     each.node.name, path, storage,
+                     storage.starts_with("nfs") ? fmt::format(" --nfs-server {}", kSomeExport) : "");
+}
+
 const char* toggle_word(const Toggle& toggle) { return !toggle.on ? "unknown" : *toggle.on ? "true" : "false"; }
 
 void print_refusal(Page& page, const std::string& head, const Refusal& refusal) {
@@ -65,37 +81,50 @@ void print_refusal(Page& page, const std::string& head, const Refusal& refusal) 
   page.wrap("    -> ", refusal.remedy);
 }
 
-void print_for_people(const std::vector<Chosen>& all) {
+// What is told of a node below the table, but for what makes its objects.
+std::string told_of(const Chosen& each) {
+  Page page;
+  for (std::size_t i = 0; i < each.choice.refusals.size(); ++i) {
+    print_refusal(page, fmt::format("  not {}: ", each.choice.paths[i]), each.choice.refusals[i]);
+  }
+  if (each.choice.against) print_refusal(page, fmt::format("  {}: ", each.choice.path), *each.choice.against);
+  for (const Toggle& toggle : each.toggles) {
+    page.wrap(fmt::format("  {}: {}: ", toggle.key, toggle_word(toggle)), toggle.why);
+  }
+  return page.text();
+}
+
+void print_for_people(const std::vector<Chosen>& all, const std::string& storage) {
   Table table({"node", "GPU", "system", "kernel", "path"});
   for (const Chosen& each : all) {
     table.add(
         {each.node.name, or_dash(each.node.gpu), or_dash(each.node.os), or_dash(each.node.kernel), path_text(each)});
   }
   print("{}", table.text());
-  std::vector<std::pair<std::string, std::string>> classes;  // What is told, and the nodes that it is told of.
+  struct Class {
+    std::string told, names;
+    std::map<std::string, std::string> commands;  // By path and kind of node.
+  };
+  std::vector<Class> classes;
   for (const Chosen& each : all) {
-    Page page;
-    for (std::size_t i = 0; i < each.choice.refusals.size(); ++i) {
-      print_refusal(page, fmt::format("  not {}: ", each.choice.paths[i]), each.choice.refusals[i]);
-    }
-    if (each.choice.against) print_refusal(page, fmt::format("  {}: ", each.choice.path), *each.choice.against);
-    for (const Toggle& toggle : each.toggles) {
-      page.wrap(fmt::format("  {}: {}: ", toggle.key, toggle_word(toggle)), toggle.why);
-    }
-    if (page.text().empty()) continue;
-    const auto same =
-        std::find_if(classes.begin(), classes.end(), [&](const auto& one) { return one.first == page.text(); });
-    if (same == classes.end()) classes.emplace_back(page.text(), each.node.name);
-    else same->second += ", " + each.node.name;
+    const std::string told = told_of(each), command = render_command(each, storage);
+    if (told.empty() && command.empty()) continue;
+    auto same = std::find_if(classes.begin(), classes.end(), [&](const Class& one) { return one.told == told; });
+    if (same == classes.end()) same = classes.insert(same, {told, each.node.name, {}});
+    else same->names += ", " + each.node.name;
+    if (!command.empty()) same->commands.try_emplace(each.choice.path + kind_of(each.node), command);
   }
-  for (const auto& [text, names] : classes) print("\n{}\n{}", names, Text(text));
+  for (const Class& one : classes) {
+    print("\n{}\n{}", one.names, Text(one.told));
+    for (const auto& [kind, command] : one.commands) print("  objects: {}\n", command);
+  }
 }
 
 Json refusal_json(const std::string& path, const Refusal& refusal) {
   return {{"path", path}, {"rule", refusal.rule}, {"sentence", refusal.sentence}, {"remedy", refusal.remedy}};
 }
 
-void print_for_programs(const std::vector<Chosen>& all) {
+void print_for_programs(const std::vector<Chosen>& all, const std::string& storage) {
   Json rows = Json::array();
   for (const Chosen& each : all) {
     Json refusals = Json::array();
@@ -123,7 +152,8 @@ void print_for_programs(const std::vector<Chosen>& all) {
                     {"off_by", is_off ? Json(choice.against->rule) : Json()},
                     {"against", choice.against ? refusal_json(choice.path, *choice.against) : Json()},
                     {"refusals", refusals},
-                    {"toggles", toggles}});
+                    {"toggles", toggles},
+                    {"render", render_command(each, storage)}});
   }
   print_json({{"schema", 1}, {"nodes", rows}});
 }
@@ -134,13 +164,13 @@ int choose_nodes(const ChooseSettings& settings) {
   if (text.size() > kDumpBounds.bytes) throw Failure(name + ": it is larger than any list of nodes");
   std::vector<Chosen> all;
   for (Node& node : read_nodes(text, name)) {
-    Choice choice = choose(node, settings.storage, "SERVER:/EXPORT");
+    Choice choice = choose(node, settings.storage, kSomeExport);
     std::vector<Toggle> toggles = toggles_of(node, choice, settings.storage);
     all.push_back({std::move(node), std::move(choice), std::move(toggles)});
   }
   std::stable_sort(all.begin(), all.end(), [](const Chosen& a, const Chosen& b) { return rank(a) < rank(b); });
-  if (settings.json) print_for_programs(all);
-  else print_for_people(all);
+  if (settings.json) print_for_programs(all, settings.storage);
+  else print_for_people(all, settings.storage);
   return all.front().node.has_gpu ? kSuccess : kFailed;
 }
 

@@ -105,6 +105,10 @@ std::vector<Node> read_nodes(const std::string& text, const std::string& file) {
   return nodes;
 }
 
+std::string kind_of(const Node& node) {
+  return fmt::format("{}, {}, {}, {}", node.os, node.kernel, node.driver, node.cloud.name);
+}
+
 Answers answers_of(const Node& node, const std::string& path, const std::string& storage,
                    const std::string& nfs_server) {
   Answers answers;

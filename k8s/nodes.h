@@ -44,6 +44,9 @@ Node node_of(const Object& object);
 // Throws a Failure if the text is not such a list. Values of a wrong type count as absent.
 std::vector<Node> read_nodes(const std::string& text, const std::string& file);
 
+// System, kernel, driver and cloud: nodes in which these are equal get the same objects.
+std::string kind_of(const Node& node);
+
 // What `penstock-k8s render` would be asked for the node.
 Answers answers_of(const Node& node, const std::string& path, const std::string& storage,
                    const std::string& nfs_server);

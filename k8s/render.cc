@@ -111,13 +111,10 @@ void take_nodes(RenderSettings& settings) {
   const Node* first = nullptr;
   const std::string name = settings.nodes == "-" ? "standard input" : settings.nodes;
   const std::vector<Node> nodes = read_nodes(read_bounded(settings.nodes, kDumpBounds.bytes), name);
-  const auto kind = [](const Node& node) {
-    return fmt::format("{}, {}, {}, {}", node.os, node.kernel, node.driver, node.cloud.name);
-  };
   for (const Node& node : nodes) {
     if (!node.has_gpu) continue;
     if (first == nullptr) first = &node;
-    if (kind(node) == kind(*first)) continue;
+    if (kind_of(node) == kind_of(*first)) continue;
     throw Failure(fmt::format("{}: {} and {} differ (system, kernel, driver, cloud): give nodes of one kind, as by "
                               "kubectl get nodes -l LABEL -o json",
                               name, first->name, node.name),

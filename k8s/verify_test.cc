@@ -123,6 +123,39 @@ TEST_F(K8sTool, ChooseAndExplainLogReadStandardInputAndFiles) {
   EXPECT_EQ(run({"explain-log", "nodes.json"}).exit_code, 1);
 }
 
+TEST_F(K8sTool, ChooseSaysWhatMakesTheObjectsForEachKindOfNode) {
+  const auto node = [](const std::string& name, const std::string& kernel) {
+    return json{{"kind", "Node"},
+                {"metadata", {{"name", name}, {"labels", {{"nvidia.com/gpu.present", "true"}}}}},
+                {"status", {{"nodeInfo", {{"osImage", "Ubuntu 24.04.2 LTS"}, {"kernelVersion", kernel}}}}}};
+  };
+  const json items = {node("a", "6.8.0-1051-nvidia"),
+                      node("b", "6.8.0-1051-nvidia"),
+                      node("c", "5.15.0-1"),
+                      node("d;reboot", "6.8.0-51-generic"),
+                      {{"kind", "Node"}, {"metadata", {{"name", "cpu"}}}}};
+  std::ofstream(path("nodes.json")) << json{{"kind", "List"}, {"items", items}};
+  const std::string out = run({"choose", "--nodes", "nodes.json", "--storage", "ext4"}).out;
+  for (const auto& [name, is_said] : std::map<std::string, bool>{{"a", true}, {"b", false}, {"c", true}}) {
+    EXPECT_EQ(out.find("  objects: kubectl get node " + name + " -o json | ") != out.npos, is_said) << name << out;
+  }
+  const json told = json::parse(run({"choose", "--nodes", "nodes.json", "--storage", "ext4", "--json"}).out)["nodes"];
+  int kinds = 0;
+  for (const json& one : told) {
+    const std::string name = one["node"], command = one["render"], tail = " --storage ext4 --nodes -";
+    EXPECT_EQ(command.empty(), name == "cpu" || name == "d;reboot") << command;
+    if (command.empty()) continue;
+    EXPECT_TRUE(command.ends_with("render --path " + one["path"].get<std::string>() + tail)) << command;
+    for (const json& item : items) {
+      if (item["metadata"]["name"] == name) std::ofstream(path("node.json")) << item;
+    }
+    const Finished done = run({"render", "--path", one["path"], "--storage", "ext4", "--nodes", "node.json"});
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    ++kinds;
+  }
+  EXPECT_EQ(kinds, 3);
+}
+
 TEST_F(K8sTool, RenderWritesFilesThatItDoesNotReplace) {
   const std::vector<std::string> words = {"render", "--path", "bounce", "--out", "manifests"};
   EXPECT_EQ(run(words).exit_code, 0);
