@@ -89,7 +89,7 @@ std::optional<Buffer> BufferTable::find(std::uint64_t base) const {
 }
 
 Status BufferTable::insert(const Buffer& buffer) {
-  if (buffer.base <= kRemoved || buffer.size == 0) return failure(Code::invalid_argument, "register the buffer");
+  if (buffer.base <= kRemoved) return failure(Code::invalid_argument, "register the buffer");
   const MutexLock lock(mutex_);
   if (current_.load()->used >= current_.load()->entries.size() / 2) make_room();
   Table& table = *current_.load();
@@ -102,14 +102,16 @@ Status BufferTable::insert(const Buffer& buffer) {
   return success();
 }
 
-Status BufferTable::remove(std::uint64_t base) {
+Result<Buffer> BufferTable::remove(std::uint64_t base) {
   const MutexLock lock(mutex_);
   if (base <= kRemoved) return failure(Code::invalid_argument, "deregister the buffer");
   Entry* entry = place_for(*current_.load(), base);
   if (entry->base.load() != base) return failure(Code::not_registered, "deregister the buffer");
+  Buffer removed;
+  entry->read(removed);
   entry->write(kRemoved, {});
   changes_.fetch_add(1, std::memory_order_release);
-  return success();
+  return removed;
 }
 
 // Doubles the table, or sweeps out removed entries if most are removed. So endless registering and deregistering stays

@@ -27,7 +27,8 @@ class BufferTable {
   ~BufferTable();
 
   Status insert(const Buffer& buffer);
-  Status remove(std::uint64_t base);
+  // Returns the buffer that was registered there.
+  Result<Buffer> remove(std::uint64_t base);
   std::optional<Buffer> find(std::uint64_t base) const;
   // The result of find() stays valid while this number is unchanged.
   std::uint64_t changes() const { return changes_.load(std::memory_order_acquire); }

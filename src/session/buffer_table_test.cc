@@ -54,7 +54,7 @@ TEST(BufferTableTest, WhatWasRemovedIsGone) {
   EXPECT_TRUE(table.remove(0x10000).ok());
 
   EXPECT_FALSE(table.find(0x10000).has_value());
-  EXPECT_TRUE(table.remove(0x10000).is(Code::not_registered));
+  EXPECT_TRUE(table.remove(0x10000).status().is(Code::not_registered));
 }
 
 TEST(BufferTableTest, RandomWorkAgreesWithAMap) {

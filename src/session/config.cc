@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/invariant.h"
 #include "settings/settings.h"
 
@@ -62,19 +64,12 @@ ProviderList devices_of(const Settings& settings) {
 
 // How many seconds of waiting one CPU second is worth.
 double cpu_weight(Policy policy) {
-  switch (policy) {
-    case Policy::throughput: return 0.02;
-    case Policy::cpu: return 4;
-    case Policy::balanced: break;
-  }
-  return 0.1;
+  if (policy == Policy::throughput) return 0.02;
+  return policy == Policy::cpu ? 4 : 0.1;
 }
 
 const char* policy_name(Policy policy) {
-  for (const Word<Policy>& word : kPolicyWords) {
-    if (word.value == policy) return word.name.data();
-  }
-  return "";
+  return std::ranges::find(kPolicyWords, policy, &Word<Policy>::value)->name.data();
 }
 
 }  // namespace

@@ -66,6 +66,22 @@ TEST_F(ConfigTest, AutoOverAListOfPathsIsWhatSayingNothingIs) {
 
   EXPECT_EQ(config.paths, unsaid.paths);
   EXPECT_FALSE(config.paths_said);
+  const Config of_one = make({{"paths", "host"}});
+  EXPECT_EQ(of_one.paths, std::vector{PathId::host});
+  EXPECT_TRUE(of_one.paths_said);
+}
+
+TEST_F(ConfigTest, APolicyDecidesWhatCpuTimeIsWorth) {
+  struct Row {
+    const char* policy;
+    double engine, paths;
+  };
+  for (const Row& row : {Row{"throughput", 0.02, 0}, {"balanced", 0.1, 0.1}, {"cpu", 4, 4}}) {
+    const Config config = make({{"policy", row.policy}});
+    EXPECT_EQ(engine_rules(config).cpu_weight, row.engine) << row.policy;
+    EXPECT_STREQ(engine_rules(config).policy, row.policy);
+    EXPECT_EQ(path_settings(config).cpu_weight, row.paths) << row.policy;
+  }
 }
 
 TEST_F(ConfigTest, EveryWordThatTheTableTakesMeansSomething) {

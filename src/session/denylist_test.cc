@@ -4,9 +4,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/unique_fd.h"
 #include "topology/test_tree.h"
 
 namespace penstock::core {
@@ -93,6 +95,40 @@ TEST(DenylistTest, WhatCannotBeSeenMightBeTheNamedOne) {
   EXPECT_FALSE(denies({.devices = {"/dev/nvme0n1"}}, tree.root(), file_on(0, 31), 2));
   EXPECT_FALSE(denies({.devices = {"/dev/nvme0n1"}}, tree.root(), file_on(0, 32), 3));
   EXPECT_TRUE(denies({.drivers = {"nfs4"}}, tree.root(), file_on(0, 32), 3));
+}
+
+TEST(DenylistTest, AFileSystemIsKnownByItsNumberAndADriveByItsOwn) {
+  const Root machine = captured_machine("h200-p2pdma");
+  FileFacts file = file_on(99, 99);
+  file.file_system_magic = 0xEF53;  // ext4's. Its mount is not to be found.
+  EXPECT_TRUE(denies({.file_systems = {"xfs", "ext4"}}, machine, file, std::nullopt));
+  EXPECT_TRUE(denies({.file_systems = {"xfs"}}, machine, file, std::nullopt)) << "it might be beneath one";
+  EXPECT_FALSE(denies({.devices = {"/dev/nvme0n1"}}, machine, file, std::nullopt)) << "no mount, no device";
+
+  FileFacts drive = file_on(259, 1);
+  drive.type = FileType::block_device;
+  drive.block_device = makedev(259, 1);
+  EXPECT_TRUE(denies({.devices = {"nvme0n1p1"}}, machine, drive, 27));
+  EXPECT_FALSE(denies({.devices = {"nvme1n1"}}, machine, drive, 27));
+}
+
+TEST(DenylistTest, AMountThatIsGoneIsSoughtByItsDevice) {
+  EXPECT_TRUE(denies({.mounts = {"/"}}, captured_machine("h200-p2pdma"), file_on(259, 1), 12345));
+}
+
+TEST(DenylistTest, OnThisMachineAFileIsDeniedAlsoWhereNothingCanBeLookedUp) {
+  const UniqueFd file(::open("/proc/self/status", O_RDONLY | O_CLOEXEC));
+  const FileFacts facts = file_on(99, 99);
+  EXPECT_FALSE(denies({}, facts, file.get()));
+  EXPECT_TRUE(denies({.file_systems = {"proc"}}, facts, file.get()));
+  EXPECT_FALSE(denies({.file_systems = {"ext4"}}, facts, file.get()));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const bool is_denied = denies({.file_systems = {"ext4"}}, facts, file.get());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(is_denied) << "it might be the listed one";
 }
 
 TEST(DenylistTest, ADescriptorTellsItsMount) {

@@ -81,6 +81,7 @@ TEST(HandleTableTest, WhatIsHeldIsPinnedByOthersOnlyAfterwards) {
     table.unpin(handle);
   });
 
+  give_time_to_go_wrong();
   over = true;
   table.let_go(handle);
   other.join();
@@ -112,6 +113,19 @@ TEST(HandleTableTest, WhatIsRetiredWhileItIsHeldIsGoneForThoseWhoWait) {
   EXPECT_EQ(table.pin(handle), nullptr);
   table.unpin(handle);
   EXPECT_NE(table.wait_and_take(handle), nullptr);
+}
+
+TEST(HandleTableTest, AFullTableRefusesOneMoreUntilOneIsRemoved) {
+  HandleTable<char> table;
+  std::uint64_t last = 0;
+  for (std::uint32_t i = 0; i < HandleTable<char>::kCountMax; ++i)
+    last = table.insert(std::make_unique<char>()).value();
+
+  EXPECT_TRUE(table.insert(std::make_unique<char>()).status().is(Code::limit));
+
+  ASSERT_NE(table.retire(last), nullptr);
+  ASSERT_NE(table.wait_and_take(last), nullptr);
+  EXPECT_TRUE(table.insert(std::make_unique<char>()).ok());
 }
 
 TEST(HandleTableTest, OnlyOneOfManyRemoversWins) {

@@ -134,13 +134,12 @@ Status Session::deregister_buffer(const void* base) {
   if (is_inherited()) return failure(Code::closed, "deregister the buffer");
   if (base == nullptr) return failure(Code::invalid_argument, "deregister the buffer");
   const auto address = reinterpret_cast<std::uintptr_t>(base);
-  const std::optional<Buffer> buffer = buffers_.find(address);
-  const Status status = buffers_.remove(address);
-  if (!status.ok()) return status;
+  const Result<Buffer> buffer = buffers_.remove(address);
+  if (!buffer.ok()) return buffer.status();
   call_all([&](Client& client) { client.forget_memory(reinterpret_cast<std::byte*>(address)); });
   engine_->remove_buffer(address);
-  if (buffer && buffer->memory.device != nullptr) buffer->memory.device->memory().withdraw(base);
-  return status;
+  if (buffer->memory.device != nullptr) buffer->memory.device->memory().withdraw(base);
+  return success();
 }
 
 MemoryPiece Session::buffer_at(const void* base) const {
