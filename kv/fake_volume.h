@@ -43,6 +43,9 @@ class FakeVolume final : public Volume {
   // Called once, before the next read: simulates another thread while this one waits for the volume.
   std::function<void()> before_read;
   std::function<void()> in_read_journal;  // Called in each read of the journal.
+  std::function<void()> before_sync;      // Called once, before the next flush.
+  int journal_error = 0;                  // Each read of the journal fails with it.
+  bool makes_sums = true;                 // If not, the device that has the memory fails.
 
   void transfer_each(std::span<penstock_request> requests, const Ended& ended) override {
     const auto is_write = [](const penstock_request& one) { return one.op == PENSTOCK_WRITE; };
@@ -65,6 +68,7 @@ class FakeVolume final : public Volume {
     }
   }
   core::Status sync() override {
+    if (before_sync) std::exchange(before_sync, nullptr)();
     const bool fails = happens(faults.sync);
     for (auto& [block, old] : unflushed_) {
       // After a failed flush the bytes may or may not be durable, and a second one that succeeds proves nothing.
@@ -78,7 +82,7 @@ class FakeVolume final : public Volume {
       done.summed_bytes += pieces[i].iov_len;
       sums[i] = core::crc32c({static_cast<const std::byte*>(pieces[i].iov_base), pieces[i].iov_len});
     }
-    return core::success();
+    return makes_sums ? core::success() : core::failure(core::Code::device_lost, "make checksums");
   }
   std::span<const std::byte> in_memory() const override { return slab_; }
   std::span<std::byte> for_copies(std::uint64_t offset, std::uint64_t bytes) override {
@@ -86,6 +90,7 @@ class FakeVolume final : public Volume {
   }
   core::Result<Journal> read_journal(std::uint64_t offset) override {
     if (in_read_journal) in_read_journal();
+    if (journal_error != 0) return core::os_failure(journal_error, "read the journal");
     const std::size_t from = std::min<std::size_t>(offset, journal_.size());
     return Journal{identity_, {journal_.begin() + static_cast<std::ptrdiff_t>(from), journal_.end()}};
   }

@@ -47,7 +47,6 @@ void Index::insert(const Chunk& chunk, bool is_ready) {
 
 bool Index::add(Chunk& chunk, const std::function<void(const Chunk&)>& gone) {
   chunk.slot_bytes = Slab::slot_bytes_for(chunk.bytes);
-  if (chunk.bytes > slab_.payload_max()) return false;
   chunk.slot_bytes = std::min(chunk.slot_bytes, slab_.payload_max() + kHeaderBytes);
   std::optional<std::uint64_t> slot_offset = slab_.take(chunk.slot_bytes);
   if (!slot_offset && make_room(chunk.slot_bytes, gone)) slot_offset = slab_.take(chunk.slot_bytes);

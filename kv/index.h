@@ -42,8 +42,9 @@ class Index {
   Entry* find(const Name& key);
   const Entry* find(const Name& key) const { return const_cast<Index*>(this)->find(key); }
 
-  // Makes room and finds a slot for a new chunk: calls `gone` for each evicted chunk. Returns false, without evicting,
-  // if evictable chunks would not make room. The new entry is neither ready nor in use.
+  // Makes room and finds a slot for a new chunk, which fits into an extent: calls `gone` for each evicted chunk.
+  // Returns false, without evicting, if evictable chunks would not make room. The new entry is neither ready nor in
+  // use.
   bool add(Chunk& chunk, const std::function<void(const Chunk&)>& gone);
   // Adds a chunk from a journal, ready; returns false if its slot is invalid or taken. Call it for the last used chunk
   // last.

@@ -59,6 +59,7 @@ TEST(Slab, WhatAJournalClaimsIsNotBelieved) {
   EXPECT_FALSE(slab.claim(2 << 20, 0));
   EXPECT_FALSE(slab.claim(2 << 20, ~std::uint64_t{4095}));
   EXPECT_FALSE(slab.claim(2 << 20, 10'000));
+  EXPECT_FALSE(slab.claim((2 << 20) + 85 * 12'288, 12'288));  // It ends behind its extent.
   EXPECT_EQ(slab.used_bytes(), 64u << 10);
 }
 

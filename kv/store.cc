@@ -54,10 +54,7 @@ Status Store::load() {
   generation_ = replay.generation();
   std::vector<Chunk> chunks = replay.chunks();
   const std::size_t listed = chunks.size();
-  if (!replay.is_closed()) {
-    const Status status = drop_mismatches(chunks);
-    if (!status.ok()) return status;
-  }
+  if (!replay.is_closed()) drop_mismatches(chunks);
   // If two chunks claim one place, the newer one is right; the newest is evicted last.
   std::vector<Name> there;
   for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
@@ -69,7 +66,7 @@ Status Store::load() {
 }
 
 // The previous writer did not close the store: chunks that it overwrote after its last journal record are lost.
-Status Store::drop_mismatches(std::vector<Chunk>& chunks) {
+void Store::drop_mismatches(std::vector<Chunk>& chunks) {
   const Pages pages(kHeadersAtOnce);
   std::vector<Chunk> right;
   for (std::size_t first = 0; first < chunks.size(); first += kHeadersAtOnce) {
@@ -87,7 +84,6 @@ Status Store::drop_mismatches(std::vector<Chunk>& chunks) {
     }
   }
   chunks = std::move(right);
-  return core::success();
 }
 
 bool Store::reserve(Request& request) {

@@ -91,7 +91,7 @@ class Store final : public StoreView, public Writer {
  private:
   Store(Volume& volume, const StoreSettings& settings);
   core::Status load() NO_THREAD_SAFETY_ANALYSIS;
-  core::Status drop_mismatches(std::vector<Chunk>& chunks);
+  void drop_mismatches(std::vector<Chunk>& chunks);
   core::Status rewrite_journal(bool is_closed) REQUIRES(commit_mutex_) EXCLUDES(mutex_);
   const Chunk* find(const Name& key) const override REQUIRES(mutex_);
   void begin_get(const Chunk& chunk) override REQUIRES(mutex_);

@@ -162,7 +162,9 @@ std::vector<Name> TieredStore::begin_promotion(std::span<Request* const> request
   const MutexLock lock(mutex_);
   for (const Request* const one : requests) {
     const Name& key = one->key;
-    if (drive_.contains(key) && !is_busy(key) && promoting_.insert(key).second) keys.push_back(key);
+    if (!drive_.contains(key) || is_busy(key)) continue;
+    promoting_.insert(key);
+    keys.push_back(key);
   }
   return keys;
 }
