@@ -24,10 +24,12 @@
 #include "penstock/device_memory.h"
 
 static std::atomic<bool> is_without_memory = false;
+static std::atomic<int> interruptions = 0;  // So many calls are interrupted.
 // Stands in place of the C library's.
 extern "C" int fallocate(int fd, int mode, off_t offset, off_t bytes) {
-  if (!is_without_memory) return static_cast<int>(syscall(SYS_fallocate, fd, mode, offset, bytes));
-  errno = ENOSPC;
+  const bool is_interrupted = interruptions > 0 && interruptions-- > 0;
+  if (!is_without_memory && !is_interrupted) return static_cast<int>(syscall(SYS_fallocate, fd, mode, offset, bytes));
+  errno = is_interrupted ? EINTR : ENOSPC;
   return -1;
 }
 
@@ -304,8 +306,10 @@ TEST_F(SessionVolumeTest, IntoMemoryThatTheKernelDoesNotGiveNothingIsCopied) {
     const std::vector<std::uint64_t> bytes = memory->moved().by_path;
     return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
   };
+  interruptions = 3;
   EXPECT_EQ(put(*kept, 1, content_of(1, 0, kChunk), 0, true), Outcome::done);
   EXPECT_EQ(by_requests(), 0u);
+  EXPECT_EQ(interruptions, 0);
   is_without_memory = true;
   EXPECT_EQ(put(*kept, 2, content_of(2, 0, kChunk), 0, true), Outcome::done) << "its pages came with those before";
   EXPECT_EQ(by_requests(), 0u);

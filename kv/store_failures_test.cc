@@ -96,12 +96,12 @@ TEST_F(StoreFailures, OfClaimsOfAJournalThatCannotAllBeTrueTheNewestCount) {
     return Record{RecordKind::put, {name_of(key), offset, slot, bytes, key + 1}};
   };
   const std::vector<Record> records = {{RecordKind::store, {.key = name_of(0)}},
-                                       put_at(1, 0, kSlot, kChunk),          // An older one,
-                                       put_at(2, 0, kSlot, kChunk),          // of the same place,
-                                       put_at(3, kSlot, kSlot, kSlot),       // one larger than its slot,
-                                       put_at(4, 2 * kSlot, 64, 10),         // one whose slot has no room at all,
-                                       put_at(5, kSlab, kSlot, kChunk),      // one behind the slab,
-                                       put_at(6, 3 * kSlot, kSlot, kChunk),  // a right one,
+                                       put_at(1, 0, kSlot, kChunk),          // The next one is newer.
+                                       put_at(2, 0, kSlot, kChunk),          // It has the same place.
+                                       put_at(3, kSlot, kSlot, kSlot),       // It is larger than its slot.
+                                       put_at(4, 2 * kSlot, 64, 10),         // Its slot has no room at all.
+                                       put_at(5, kSlab, kSlot, kChunk),      // It lies behind the slab.
+                                       put_at(6, 3 * kSlot, kSlot, kChunk),  // It is right.
                                        {RecordKind::closed, {.key = name_of(0)}}};
   volume.journal() = encode(records);
   const auto store = open();

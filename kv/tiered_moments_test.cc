@@ -88,7 +88,7 @@ TEST_F(TieredMoments, AChunkThatIsGoneFromMemoryBeforeItIsWrittenIsNotWritten) {
   put_whole(1);
   put_whole(2);
   ASSERT_TRUE(tier->pin(name_of(2)));
-  for (const std::uint64_t key : {1, 2}) ASSERT_TRUE(memory_store->erase(name_of(key)));  // As damage does.
+  for (const std::uint64_t key : {1, 2}) ASSERT_TRUE(memory_store->erase(name_of(key)));  // Damage does so, too.
   tier->flush();
   EXPECT_EQ(tier->state().written, 0u);
   EXPECT_EQ(tier->state().waiting, 0u);
