@@ -27,11 +27,6 @@ class PinnedBlock {
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
-  // Leaves the memory mapped for ever: the kernel may still write to it.
-  void abandon() {
-    data_ = nullptr;
-    size_ = 0;
-  }
 
  private:
   void swap(PinnedBlock& other) {

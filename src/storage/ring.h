@@ -47,6 +47,7 @@ class Ring {
   virtual void push(const RingOp& op) = 0;
   virtual Status submit() = 0;
   // Fills up to completions.size() entries; with `wait`, blocks until there is one, if any operation is in flight.
+  // Fails only where none of those that are left reached the kernel, or will: no memory or file changes any more.
   virtual Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) = 0;
   // Submits, and waits until there is something to reap, or until the deadline. Returns false at once if the ring
   // cannot wait with a time limit.

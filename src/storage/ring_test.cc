@@ -309,20 +309,59 @@ TEST_P(KernelRingTest, AWaitWithALimitEndsWithItAndWithWhatComesBefore) {
 // ---- io_uring alone ------------------------------------------------------------------------------------------------
 
 // The state after closefrom(3), once another file got the ring's descriptor number.
-TEST(UringRingTest, ARingWhoseDescriptorWasClosedByOthersClosesNobodyElses) {
-  PosixStorage storage(true);
-  if (storage.io_uring_error() != 0) GTEST_SKIP() << "io_uring is refused here";
-  const UniqueFd lowest(::memfd_create("ring_test", MFD_CLOEXEC));
-  auto ring = std::move(storage.open_ring(8).value());
-  const int number = lowest.get() + 1;  // The kernel returns the lowest free number.
-  char target[32] = "";
-  ASSERT_GT(::readlink(("/proc/self/fd/" + std::to_string(number)).c_str(), target, sizeof target - 1), 0);
-  ASSERT_STREQ(target, "anon_inode:[io_uring]");
-  const UniqueFd stranger(::dup2(lowest.get(), number));
+class LostRingTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (storage_.io_uring_error() != 0) GTEST_SKIP() << "io_uring is refused here";
+    ring_ = std::move(storage_.open_ring(8).value());
+    char target[32] = "";
+    ASSERT_GT(::readlink(("/proc/self/fd/" + std::to_string(number())).c_str(), target, sizeof target - 1), 0);
+    ASSERT_STREQ(target, "anon_inode:[io_uring]");
+  }
 
-  ring.reset();
+  int number() const { return lowest_.get() + 1; }  // The kernel returns the lowest free number.
+  UniqueFd lose() const { return UniqueFd(::dup2(lowest_.get(), number())); }
+  // The number of completions, or -1 for a failure.
+  int reap(bool wait) {
+    const Result<unsigned> count = ring_->reap({&completion_, 1}, wait);
+    return count.ok() ? static_cast<int>(*count) : -1;
+  }
 
-  EXPECT_GE(::fcntl(number, F_GETFD), 0);
+  PosixStorage storage_{true};
+  const UniqueFd lowest_{::memfd_create("ring_test", MFD_CLOEXEC)};
+  std::unique_ptr<Ring> ring_;
+  RingCompletion completion_;
+};
+
+TEST_F(LostRingTest, ClosesNobodyElsesDescriptor) {
+  const UniqueFd stranger = lose();
+
+  ring_.reset();
+
+  EXPECT_GE(::fcntl(number(), F_GETFD), 0);
+}
+
+// The kernel may still read into memory that its caller would have back already.
+TEST_F(LostRingTest, FailsOnlyOnceNothingThatTheKernelHasIsUnderWay) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd from(ends[0]), to(ends[1]);
+  char byte = 0, never = 0;
+  ring_->push({.op = Op::read, .fd = from.get(), .memory = &byte, .size = 1, .tag = 3});
+  ASSERT_TRUE(ring_->submit().ok());
+  const UniqueFd stranger = lose();
+  ring_->push({.op = Op::read, .fd = from.get(), .memory = &never, .size = 1, .tag = 4});
+  EXPECT_EQ(reap(false), 0);
+
+  EXPECT_EQ(::write(to.get(), "xy", 2), 2);
+
+  EXPECT_EQ(reap(true), 1);
+  EXPECT_EQ(completion_.tag, 3u);
+  EXPECT_EQ(completion_.result, 1);
+  EXPECT_EQ(byte, 'x');
+  EXPECT_EQ(reap(true), -1);
+  EXPECT_FALSE(ring_->submit().ok());
+  EXPECT_EQ(never, 0) << "it never reached the kernel";
 }
 
 }  // namespace

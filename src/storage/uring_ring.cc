@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <string_view>
+#include <thread>
 
 #include "base/invariant.h"
 #include "storage/uring_dmabuf.h"
@@ -33,6 +34,8 @@ constexpr std::uint64_t kReleased = std::uint64_t{1} << 32;
 // Completions of operations have how often their index was used before, so that one that comes twice is of none.
 constexpr std::uint64_t kTurn = std::uint64_t{1} << 33;
 constexpr int kReleaseSecondsMax = 10;
+// A ring whose descriptor is gone tells nobody when an operation ends.
+constexpr std::chrono::milliseconds kBetweenLooks{10};
 
 // Set-up flags, best first. A kernel that does not know one answers EINVAL, and the next row is tried. Rings pass from
 // thread to thread, so no flag binds a ring to its first thread.
@@ -106,12 +109,12 @@ UringRing::~UringRing() {
   while (in_flight_ > 0) {
     if (!reap(left, true).ok()) break;
   }
+  // Keeps the ring's destruction from what somebody else has under its number.
+  if (!owns_its_descriptor()) ring_->ring_fd = ring_->enter_ring_fd = -1;
   // The kernel frees a ring asynchronously. So files are unregistered now, so that their file systems can be unmounted,
   // and memory, so that the next ring does not pin its own in addition.
   if (files_registered_) (void)::io_uring_unregister_files(ring_.get());
   if (region_room_ != 0) drop_memory();
-  // Keeps the ring's destruction from closing somebody else's descriptor.
-  if (!owns_its_descriptor()) ring_->ring_fd = -1;
   rings_gone.fetch_add(1, std::memory_order_release);
   ::io_uring_queue_exit(ring_.get());
 }
@@ -163,15 +166,15 @@ Status UringRing::submit() { return submit_and_wait(0); }
 
 // Submits and waits by one system call. If not all can be submitted, the kernel does not wait.
 Status UringRing::submit_and_wait(unsigned least) {
-  while (unsubmitted_ > 0) {
+  while (unsubmitted_ > 0 && failure_.ok()) {
     const int result = ::io_uring_submit_and_wait(ring_.get(), least);
     if (result == -EINTR) continue;
     // The kernel is short of memory or of completion space: the remaining operations are submitted with the next reap.
     if (result == -EAGAIN || result == -EBUSY || result == 0) return success();
-    if (result < 0) return os_failure(-result, "submit to io_uring");
-    unsubmitted_ -= std::min(static_cast<unsigned>(result), unsubmitted_);
+    if (result < 0) failure_ = os_failure(-result, "submit to io_uring");
+    else unsubmitted_ -= std::min(static_cast<unsigned>(result), unsubmitted_);
   }
-  return success();
+  return failure_;
 }
 
 bool UringRing::is_under_way(std::uint64_t data) const {
@@ -189,27 +192,37 @@ RingCompletion UringRing::complete(std::uint64_t data, int result) {
   return {op.tag, result};
 }
 
+unsigned UringRing::take(std::span<RingCompletion> completions) {
+  unsigned count = 0;
+  io_uring_cqe* entry = nullptr;
+  while (count < completions.size() && ::io_uring_peek_cqe(ring_.get(), &entry) == 0) {
+    if (is_under_way(entry->user_data)) completions[count++] = complete(entry->user_data, entry->res);
+    ::io_uring_cqe_seen(ring_.get(), entry);
+  }
+  return count;
+}
+
 Result<unsigned> UringRing::reap(std::span<RingCompletion> completions, bool wait) {
   if (in_flight_ == 0 || completions.empty()) return 0u;
   for (int stalls = 0;;) {
     const bool is_any_done = ::io_uring_cq_ready(ring_.get()) > 0;
-    if (const Status status = submit_and_wait(wait && !is_any_done ? 1 : 0); !status.ok()) return status;
-    unsigned count = 0;
-    io_uring_cqe* entry = nullptr;
-    while (count < completions.size() && ::io_uring_peek_cqe(ring_.get(), &entry) == 0) {
-      if (is_under_way(entry->user_data)) completions[count++] = complete(entry->user_data, entry->res);
-      ::io_uring_cqe_seen(ring_.get(), entry);
-    }
-    if (count > 0 || !wait) return count;
-    if (unsubmitted_ > 0) {
-      // Waiting now could last for ever, because nothing may have reached the kernel yet.
-      if (++stalls > kStallsMax) return os_failure(EAGAIN, "submit to io_uring");
-      ::sched_yield();
-      continue;
-    }
-    const int result = ::io_uring_wait_cqe(ring_.get(), &entry);
-    if (result < 0 && !is_for_another_wait(result)) return os_failure(-result, "wait for io_uring");
+    (void)submit_and_wait(wait && !is_any_done ? 1 : 0);
+    const unsigned count = take(completions);
+    if (count > 0) return count;
+    if (!failure_.ok() && in_flight_ == unsubmitted_) return failure_;
+    if (!wait) return 0u;
+    if (!failure_.ok()) std::this_thread::sleep_for(kBetweenLooks);
+    else if (unsubmitted_ == 0) wait_for_completion();
+    // Waiting now could last for ever, because nothing may have reached the kernel yet.
+    else if (++stalls > kStallsMax) failure_ = os_failure(EAGAIN, "submit to io_uring");
+    else ::sched_yield();
   }
+}
+
+void UringRing::wait_for_completion() {
+  io_uring_cqe* entry = nullptr;
+  const int result = ::io_uring_wait_cqe(ring_.get(), &entry);
+  if (result < 0 && !is_for_another_wait(result)) failure_ = os_failure(-result, "wait for io_uring");
 }
 
 // Before Linux 5.11 a time limit is a separate operation with an extra completion.

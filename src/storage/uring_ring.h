@@ -44,6 +44,8 @@ class UringRing final : public Ring, private DmabufSlots {
   Region* free_region();
   Status wait_for_release(unsigned slot);
   Status submit_and_wait(unsigned least);
+  void wait_for_completion();
+  unsigned take(std::span<RingCompletion> completions);
   int fixed_memory(const RingOp& op) const;
   bool is_under_way(std::uint64_t data) const;
   RingCompletion complete(std::uint64_t data, int result);
@@ -59,6 +61,7 @@ class UringRing final : public Ring, private DmabufSlots {
   const unsigned submit_max_;
   unsigned unsubmitted_ = 0;
   unsigned in_flight_ = 0;                     // Number of operations pushed and not reaped.
+  Status failure_;                             // The end of the ring: from then on the kernel is asked for nothing.
   std::array<Region, kRegionsMax> regions_{};  // Registered memory by fixed number.
   unsigned region_room_ = 0;                   // How many of them the kernel's table has.
   std::array<Dmabuf, kDmabufsMax> dmabufs_{};

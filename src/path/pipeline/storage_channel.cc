@@ -349,11 +349,10 @@ unsigned StorageChannel::poll(std::span<Completion> completions, bool wait) {
   return count;
 }
 
-// Gives up after the ring has failed: operations in flight may still write to the slots, so the slots are never reused.
+// Gives up after the ring has failed, which has none of its operations under way.
 void StorageChannel::break_down(Status status) {
   broken_ = true;
-  block_.abandon();
-  (void)ring_.release();
+  ring_.reset();
   storing_count_ = 0;
   for (std::uint32_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i].phase == Phase::storing) mark_done(i, status);
