@@ -133,8 +133,15 @@ void Asked::cut_into_pieces(Random& random) {
 }
 
 void Asked::take_back() {
+  require_nothing_under_way();
   if (is_write_) (void)handle_->file->end_write(change_, 0);
   else (void)handle_->file->end_read(look_, {}, false);
+}
+
+// The memory is the program's again, and may be changed or freed; the bytes of the file may be written anew.
+void Asked::require_nothing_under_way() const {
+  Moving::require_none({memory_, size_});
+  if (is_write_) Moving::require_no_write(*handle_->file, first_, first_ + size_);
 }
 
 // ---- Judgement ------------------------------------------------------------------------------------------------------
@@ -198,6 +205,7 @@ void Asked::end(const penstock_status& status, const penstock_report& report, Su
                 is_whole ? "success" : text_of(status).c_str());
   scheduler().say_on_failure(text);
   judge_status(status, report);
+  require_nothing_under_way();
   (is_write_ ? sums.written_bytes : sums.read_bytes) += report.bytes;
   if (request.piece_count > 1 || request.stream != nullptr)
     (is_write_ ? sums.written_behind_gaps : sums.read_behind_gaps) += size_ - report.bytes;

@@ -77,6 +77,7 @@ class Asked {
   bool start(Random& random, const Place& place, bool is_write);
   bool draw_range(Random& random, const Place& place, std::uint64_t size_max);
   void fill_memory();
+  void require_nothing_under_way() const;
   void judge_status(const penstock_status& status, const penstock_report& report) const;
   void require_failure_before_end(std::uint64_t moved_to) const;
   void require_memory_untouched(std::size_t got, bool is_whole) const;

@@ -46,11 +46,12 @@ ssize_t transfer(Disk::Open open, bool is_write, std::span<const iovec> memory, 
   // A call that may wait is never put off.
   if (fate.error == EAGAIN && !nowait) fate.error = EINTR;
   const std::size_t half = fate.bytes / 2 / open.file->sector() * open.file->sector();
+  const Moving moving(open.file, is_write, memory, at);
   if (!nowait) sleep_for(fate.latency / 2);
-  std::size_t moved = open.file->move(is_write, memory, at, 0, half);
+  std::size_t moved = moving.move(0, half);
   if (moved == half) {
     if (!nowait) sleep_for(fate.latency / 2);
-    moved += open.file->move(is_write, memory, at, half, fate.bytes);
+    moved += moving.move(half, fate.bytes);
   }
   if (fate.error != 0) return errno = fate.error, -1;
   return static_cast<ssize_t>(moved);

@@ -291,6 +291,43 @@ std::optional<std::string> File::end_read(const Look& look, std::span<const std:
   return std::nullopt;
 }
 
+// ---- What is under way ----------------------------------------------------------------------------------------------
+
+namespace {
+
+std::vector<const Moving*>& under_way() {
+  static auto* const all = new std::vector<const Moving*>;
+  return *all;
+}
+
+}  // namespace
+
+Moving::Moving(std::shared_ptr<File> file, bool is_write, std::span<const iovec> memory, std::uint64_t offset)
+    : file_(std::move(file)), is_write_(is_write), memory_(memory), offset_(offset) {
+  under_way().push_back(this);
+}
+
+Moving::~Moving() { std::erase(under_way(), this); }
+
+void Moving::require_none(std::span<const std::byte> memory) {
+  const auto reaches = [&](const iovec& one) {
+    const auto* const first = static_cast<const std::byte*>(one.iov_base);
+    return first < memory.data() + memory.size() && memory.data() < first + one.iov_len;
+  };
+  for (const Moving* const one : under_way()) {
+    if (std::any_of(one->memory_.begin(), one->memory_.end(), reaches))
+      scheduler().fail("a request is over, and a transfer of it still reaches its memory");
+  }
+}
+
+void Moving::require_no_write(const File& file, std::uint64_t first, std::uint64_t end) {
+  for (const Moving* const one : under_way()) {
+    const bool overlaps = one->offset_ < end && first < one->offset_ + bytes_of(one->memory_);
+    if (one->is_write_ && one->file_.get() == &file && overlaps)
+      scheduler().fail("a write is over, and a transfer of it still reaches its file");
+  }
+}
+
 // ---- The disk -------------------------------------------------------------------------------------------------------
 
 bool Disk::refuses(unsigned one_in) {

@@ -157,6 +157,29 @@ class File {
   std::vector<std::uint64_t> sizes_;  // The same; the first is that at its beginning.
 };
 
+// A transfer, from its beginning until it has told of its end. It judges whoever gives memory or bytes back before.
+class Moving {
+ public:
+  Moving(std::shared_ptr<File> file, bool is_write, std::span<const iovec> memory, std::uint64_t offset);
+  ~Moving();
+  Moving(const Moving&) = delete;
+  Moving& operator=(const Moving&) = delete;
+
+  File& file() const { return *file_; }
+  std::size_t move(std::size_t from, std::size_t to) const {
+    return file_->move(is_write_, memory_, offset_, from, to);
+  }
+  // Fails the run where a transfer that is under way reaches that memory, or writes to that range of the file.
+  static void require_none(std::span<const std::byte> memory);
+  static void require_no_write(const File& file, std::uint64_t first, std::uint64_t end);
+
+ private:
+  const std::shared_ptr<File> file_;
+  const bool is_write_;
+  const std::span<const iovec> memory_;
+  const std::uint64_t offset_;
+};
+
 class Disk {
  public:
   Weather weather{};

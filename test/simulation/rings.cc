@@ -30,7 +30,8 @@ struct Ring {
   std::vector<iovec> regions;
   std::vector<int> files;
   unsigned in_flight = 0;
-  bool is_broken = false;  // As one whose descriptor somebody closed: no call is answered, and nothing moves any more.
+  // As one whose descriptor somebody closed: no call is answered. What it has begun goes on, and is told in its memory.
+  bool is_broken = false;
   int fd = -1;
   std::shared_ptr<Ring*> self = std::make_shared<Ring*>(this);  // Gone with the ring.
 
@@ -88,12 +89,14 @@ int look_up(const Ring& ring, const io_uring_sqe& entry, int& fd) {
 }
 
 struct Operation {
-  std::shared_ptr<File> file;
-  bool is_write;
-  iovec memory;
-  std::uint64_t offset;
-  std::uint64_t data;
-  Fate fate;
+  const iovec memory;
+  const Moving moving;
+  const std::uint64_t data;
+  const Fate fate;
+
+  Operation(const std::shared_ptr<File>& file, bool is_write, const io_uring_sqe& entry, const Fate& its_fate)
+      : memory{reinterpret_cast<void*>(entry.addr), entry.len}, moving(file, is_write, {&memory, 1}, entry.off),
+        data(entry.user_data), fate(its_fate) {}
 };
 
 // At once or later, when the program may have something else under way.
@@ -108,22 +111,18 @@ void complete_again(const Ring& ring, std::uint64_t data, int result) {
 }
 
 // Half of the bytes move halfway.
-void perform(Ring& ring, const Operation& operation) {
+void perform(Ring& ring, const std::shared_ptr<Operation>& operation) {
   const Nanoseconds now = scheduler().now();
-  const std::size_t half = operation.fate.bytes / 2 / 4096 * 4096;
-  const auto part = [operation, &ring](std::size_t from, std::size_t to) {
-    if (ring.is_broken) return std::size_t{0};
-    return operation.file->move(operation.is_write, {&operation.memory, 1}, operation.offset, from, to);
-  };
+  const Fate& fate = operation->fate;
+  const std::size_t half = fate.bytes / 2 / 4096 * 4096;
   const auto moved = std::make_shared<std::size_t>(0);
-  scheduler().at(now + operation.fate.latency / 2, [=] { *moved = part(0, half); });
-  scheduler().at(now + operation.fate.latency, [=, &ring] {
-    if (ring.is_broken) return;  // Nobody takes its end: it stays in flight.
-    if (*moved == half) *moved += part(half, operation.fate.bytes);
-    const int error = operation.fate.error;
+  scheduler().at(now + fate.latency / 2, [=] { *moved = operation->moving.move(0, half); });
+  scheduler().at(now + fate.latency, [=, &ring] {
+    if (*moved == half) *moved += operation->moving.move(half, operation->fate.bytes);
+    const int error = operation->fate.error;
     const int result = error != 0 ? -error : static_cast<int>(*moved);
-    ring.complete(operation.data, result);
-    if (operation.file->has(Fault::doubled)) complete_again(ring, operation.data, result);
+    ring.complete(operation->data, result);
+    if (operation->moving.file().has(Fault::doubled)) complete_again(ring, operation->data, result);
   });
 }
 
@@ -141,7 +140,7 @@ void start(Ring& ring, const io_uring_sqe& entry) {
   }
   Fate fate = open->file->decide(is_write, open->is_direct, {&memory, 1}, entry.off);
   if (fate.error == EAGAIN && scheduler().random().one_in(2)) fate.error = ECANCELED;  // Its thread has ended.
-  perform(ring, {open->file, is_write, memory, entry.off, entry.user_data, fate});
+  perform(ring, std::make_shared<Operation>(open->file, is_write, entry, fate));
 }
 
 // Returns how many it takes, or a negative errno.
