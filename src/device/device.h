@@ -146,9 +146,10 @@ inline Status CopyQueue::copy_and_wait(const Copy& copy, Direction direction) {
 }
 
 // Waits for the copies just queued, also if queueing failed in part.
-inline Status wait_for_copies(CopyQueue& copies, Status queued) {
-  if (queued.ok()) queued = copies.record(0);
-  return queued.ok() ? copies.wait(0, false) : queued;
+inline Status wait_for_copies(CopyQueue& copies, const Status& queued) {
+  Status status = copies.record(0);
+  if (status.ok()) status = copies.wait(0, false);
+  return queued.ok() ? status : queued;
 }
 
 // A device's memory: allocated by the library, for tools and tests, or offered by programs.

@@ -124,7 +124,10 @@ void PagecacheChannel::launch(Op op) {
   const Status queued = batch_.queue_all(*copies_, direction_of(op));
   if (status.ok()) status = queued;
   if (status.ok()) status = copies_->record(marker);
-  if (!status.ok()) broken_ = true;  // A copy may be in flight without a marker: the extents stay held.
+  if (!status.ok()) {
+    broken_ = true;  // If waiting fails as well, a copy may be in flight: the extents stay held.
+    status = wait_for_copies(*copies_, status);
+  }
   for (const std::uint32_t index : slots) {
     slots_[index].marker = marker;
     slots_[index].status = status;

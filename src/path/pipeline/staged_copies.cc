@@ -62,7 +62,9 @@ Status StagedCopies::give_to_device(std::span<const std::uint32_t> slots, Op op)
   }
   const Status queued = batch_.queue_all(*device_, direction_of(op));
   if (status.ok()) status = queued;
-  return status.ok() ? device_->record(slots.back()) : status;
+  if (status.ok()) status = device_->record(slots.back());
+  // Requests end with the failure, and nothing may land in their memory from then on.
+  return status.ok() ? status : wait_for_copies(*device_, status);
 }
 
 bool StagedCopies::reap(bool wait) {

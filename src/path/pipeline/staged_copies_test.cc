@@ -22,6 +22,7 @@ class CountingQueue final : public CopyQueue {
     std::vector<std::size_t> calls;  // The number of copies of each.
     std::vector<unsigned> markers;
     std::set<unsigned> reached;
+    unsigned waits = 0;
     bool refuses = false, loses = false;
   };
   explicit CountingQueue(Script& script) : script_(script) {}
@@ -38,7 +39,10 @@ class CountingQueue final : public CopyQueue {
     if (script_.loses) return lost();
     return script_.reached.count(marker) > 0;
   }
-  Status wait(unsigned, bool) override { return script_.loses ? lost() : success(); }
+  Status wait(unsigned, bool) override {
+    ++script_.waits;
+    return script_.loses ? lost() : success();
+  }
 
  private:
   Script& script_;
@@ -70,6 +74,7 @@ class StagedCopiesTest : public testing::Test, protected StagedCopies::Owner {
   }
   void on_copied(std::uint32_t slot, const Status& status) override {
     (status.ok() ? copied_ : failed_).push_back(slot);
+    waits_before_end_ = script_.waits;
   }
 
   CountingQueue::Script script_;
@@ -77,6 +82,7 @@ class StagedCopiesTest : public testing::Test, protected StagedCopies::Owner {
   StagedCopies copies_{kSlots, *this};
   std::byte memory_[1] = {};  // Its address is all that is used.
   Slots copied_, failed_;
+  unsigned waits_before_end_ = 0;
 };
 
 TEST_F(StagedCopiesTest, SmallCopiesGoTogetherWithTheMarkerOfTheLast) {
@@ -139,6 +145,15 @@ TEST_F(StagedCopiesTest, CopiesThatCannotBeQueuedFailAtOnce) {
 
   EXPECT_EQ(failed_, (Slots{0, 1}));
   EXPECT_TRUE(copies_.is_idle());
+}
+
+// Some copies of the same call may have been queued before the one that was refused.
+TEST_F(StagedCopiesTest, ARequestWhoseCopyIsRefusedEndsOnceTheCopiesBeforeItHaveLanded) {
+  script_.refuses = true;
+  add(0, kLarge);
+
+  EXPECT_EQ(failed_, Slots{0});
+  EXPECT_EQ(waits_before_end_, 1u);
 }
 
 TEST_F(StagedCopiesTest, ALostMarkerFailsAllCopiesBeforeIt) {
