@@ -49,7 +49,14 @@ std::string text_of(const char* what, std::uint64_t first, std::uint64_t second,
   return text;
 }
 
+bool has_unreached(std::span<const iovec> memory) {
+  return is_out_of_reach != nullptr &&
+         std::any_of(memory.begin(), memory.end(), [](const iovec& one) { return is_out_of_reach(one.iov_base); });
+}
+
 }  // namespace
+
+bool (*is_out_of_reach)(const void* memory) = nullptr;
 
 File::File(std::uint8_t number, int memory, std::uint64_t size, bool is_of_a_drive)
     : number_(number), memory_(memory), size_(size), weather_(disk().weather), is_of_a_drive_(is_of_a_drive) {
@@ -95,6 +102,7 @@ Fate File::decide(bool is_write, bool is_direct, std::span<const iovec> memory, 
   Fate fate;
   const std::uint64_t unit = is_direct ? sector_ : 1;
   if (is_direct && !is_aligned(memory, offset, sector_)) fate.error = EINVAL;
+  else if (has_unreached(memory)) fate.error = EFAULT;
   else if (has(Fault::interrupted)) fate.error = EINTR;
   else if (has(Fault::put_off)) fate.error = EAGAIN;
   else if (has(Fault::broken)) fate.error = EIO;

@@ -51,6 +51,9 @@ struct Fate {
   Nanoseconds latency = 0;
 };
 
+// Whether no CPU reaches the memory, as that of a GPU: the kernel moves nothing to or from it. Null: it reaches all.
+extern bool (*is_out_of_reach)(const void* memory);
+
 class File {
  public:
   File(std::uint8_t number, std::uint64_t size);

@@ -117,7 +117,9 @@ void Scheduler::look_at_time() {
   while (!events_.empty() && events_.begin()->first <= now_) {
     const auto event = std::move(events_.begin()->second);
     events_.erase(events_.begin());
+    is_in_event_ = true;
     event();
+    is_in_event_ = false;
   }
 }
 
@@ -157,7 +159,7 @@ Scheduler::Task* Scheduler::pick(const std::vector<Task*>& ready) {
 }
 
 void Scheduler::point(Call call, std::uint64_t detail, bool must_leave) {
-  if (!is_on_) return;
+  if (!is_on_ || is_in_event_) return;
   if (++points_ > kPointsMax) fail("the run does not end");
   const std::uint64_t drawn = random_.next();
   now_ += 50 + (drawn & 127);
@@ -172,6 +174,7 @@ void Scheduler::point(Call call, std::uint64_t detail, bool must_leave) {
 
 bool Scheduler::wait(Call call, const void* what, Nanoseconds deadline) {
   if (!is_on_) return true;
+  if (is_in_event_) fail("an event waits");
   note(call, 1);
   Task& self = *running_;
   self.state = Task::State::waiting;

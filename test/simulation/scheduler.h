@@ -74,7 +74,7 @@ class Scheduler {
   bool wait(Call call, const void* what, Nanoseconds deadline = kForever);
   // Has up to `most` tasks go on that wait for this, and returns how many.
   unsigned wake(const void* what, unsigned most = ~0u);
-  // Calls this once at that time, by whichever task is at a point; it must not wait.
+  // Calls this once at that time, by whichever task is at a point. It must not wait; no other task runs meanwhile.
   void at(Nanoseconds time, std::function<void()> event);
   void spend(Nanoseconds time) { now_ += time; }
 
@@ -111,7 +111,7 @@ class Scheduler {
   void note(Call call, std::uint64_t detail);
   void describe(const Task& task) const;
 
-  bool is_on_ = false, is_traced_ = false, spurious_ = false;
+  bool is_on_ = false, is_traced_ = false, spurious_ = false, is_in_event_ = false;
   unsigned refused_threads_ = 0;
   Random random_;
   Nanoseconds now_ = 0;
