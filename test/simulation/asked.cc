@@ -10,6 +10,7 @@
 #include <string>
 
 #include "penstock/device_memory.h"
+#include "simulation/gpu.h"
 #include "stress/history.h"
 
 namespace penstock::simulation {
@@ -18,6 +19,8 @@ namespace {
 constexpr auto kPoison = std::byte{0xa5}, kFence = std::byte{0x5a};
 constexpr std::uint64_t kShiftMax = 4096;
 constexpr std::ptrdiff_t kFenceBytes = 4096;  // On either side of a request; more takes longer than the request.
+
+std::byte* seen(const std::byte* memory) { return gpu().seen(memory); }
 
 unsigned long long number(std::uint64_t value) { return value; }
 
@@ -56,6 +59,15 @@ Place::~Place() {
 bool is_of_a_broken_ring(const penstock_status& status) {
   if (status.domain == PENSTOCK_DOMAIN_OS) return status.code == EBADF;
   return status.domain == PENSTOCK_DOMAIN_PENSTOCK && (status.code == PENSTOCK_CLOSED || status.code == PENSTOCK_LIMIT);
+}
+
+// A driver that was shut down does not know the memory any more. A channel with a copy that failed is not used again.
+bool is_of_the_gpu(const penstock_status& status) {
+  if (!gpu().is_there() || !(gpu().is_lost() || gpu().has_refused())) return false;
+  const auto is = [&](int code) { return status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == code; };
+  if (status.domain == PENSTOCK_DOMAIN_DRIVER) return status.code == gpu().loss() || gpu().has_refused(status.code);
+  if (is(PENSTOCK_CLOSED) || is(PENSTOCK_LIMIT)) return true;
+  return gpu().is_lost() && (is(PENSTOCK_DEVICE_LOST) || is(PENSTOCK_BAD_POINTER) || is(PENSTOCK_NO_DEVICE));
 }
 
 // ---- The request ----------------------------------------------------------------------------------------------------
@@ -104,6 +116,7 @@ bool Asked::start(Random& random, const Place& place, bool is_write) {
   request.file_offset = static_cast<std::int64_t>(first_);
   errors_before_ = handle_->file->all_errors();
   failures_before_ = handle_->file->failures();
+  is_on_a_lost_gpu_ = place.on_device() && gpu().is_there() && gpu().is_lost();
   if (is_write) change_ = handle_->file->begin_write(first_, first_ + size_);
   else look_ = handle_->file->begin_read(first_, size_);
   fill_memory();
@@ -111,9 +124,9 @@ bool Asked::start(Random& random, const Place& place, bool is_write) {
 }
 
 void Asked::fill_memory() {
-  std::memset(room_, static_cast<int>(kFence), room_bytes_);
-  if (!is_write_) std::memset(memory_, static_cast<int>(kPoison), size_);
-  else stress::stamp_range({memory_, size_}, handle_->file->number(), change_, first_);
+  std::memset(seen(room_), static_cast<int>(kFence), room_bytes_);
+  if (!is_write_) std::memset(seen(memory_), static_cast<int>(kPoison), size_);
+  else stress::stamp_range({seen(memory_), size_}, handle_->file->number(), change_, first_);
 }
 
 void Asked::cut_into_pieces(Random& random) {
@@ -157,9 +170,11 @@ void Asked::judge_status(const penstock_status& status, const penstock_report& r
   if (handle_->is_lost && is(PENSTOCK_DESCRIPTOR_LOST) && report.bytes == 0) return;
   if (status.code == 0) {
     if (handle_->is_lost) scheduler().fail("a request is moved by descriptors that are another file's");
+    if (is_on_a_lost_gpu_ && report.bytes > 0) scheduler().fail("a request moves memory of a GPU that was lost before");
     if (is_write_ && report.bytes != size_) scheduler().fail("a write succeeded without all of its bytes");
     return;
   }
+  if (is_of_the_gpu(status)) return;
   const bool is_fault = status.domain == PENSTOCK_DOMAIN_OS && (status.code == EIO || status.code == ENOSPC);
   if (is_fault && has_errors_since()) return require_failure_before_end(first_ + report.bytes);
   if (is(PENSTOCK_NO_PROGRESS) && disk().weather[static_cast<std::size_t>(Fault::cut_short)] != 0) return;
@@ -186,11 +201,11 @@ void Asked::require_failure_before_end(std::uint64_t moved_to) const {
 void Asked::require_memory_untouched(std::size_t got, bool is_whole) const {
   const std::size_t before = static_cast<std::size_t>(memory_ - room_);
   const bool is_fenced =
-      are_all(room_, before, kFence) && are_all(memory_ + size_, room_bytes_ - before - size_, kFence);
+      are_all(seen(room_), before, kFence) && are_all(seen(memory_ + size_), room_bytes_ - before - size_, kFence);
   if (!is_fenced) scheduler().fail("memory beside a request was changed");
   // A transfer that breaks may leave bytes that it does not tell of, and so may a file that is cut meanwhile.
   if (!is_write_ && is_whole && !has_errors_since() && !handle_->file->is_resized_since(look_) && got < size_ &&
-      !are_all(memory_ + got, size_ - got, kPoison)) {
+      !are_all(seen(memory_ + got), size_ - got, kPoison)) {
     scheduler().fail("memory behind the bytes that a read tells of was changed");
   }
 }
@@ -212,7 +227,7 @@ void Asked::end(const penstock_status& status, const penstock_report& report, Su
   require_memory_untouched(report.bytes, is_whole);
   File& file = *handle_->file;
   const std::optional<std::string> fault =
-      is_write_ ? file.end_write(change_, report.bytes) : file.end_read(look_, {memory_, report.bytes}, is_whole);
+      is_write_ ? file.end_write(change_, report.bytes) : file.end_read(look_, {seen(memory_), report.bytes}, is_whole);
   if (fault) scheduler().fail(fault->c_str());
   handle_.reset();
 }

@@ -25,6 +25,8 @@ struct Handle {
 std::string text_of(const penstock_status& status);
 // The status may be that of a request whose ring is broken.
 bool is_of_a_broken_ring(const penstock_status& status);
+// A GPU that is lost, or a refusal of its driver, explains it.
+bool is_of_the_gpu(const penstock_status& status);
 
 // What is counted of all requests, for the comparison with the session's own counters.
 struct Sums {
@@ -44,6 +46,7 @@ class Place {
   Place(Place&& other) noexcept;
   Place& operator=(Place&&) = delete;
 
+  // Device memory may be where no CPU may touch it: judges look at Gpu::seen() of it.
   std::byte* base() const { return base_; }
   std::size_t room() const { return room_; }
   bool on_device() const { return on_device_; }
@@ -94,6 +97,7 @@ class Asked {
   File::Look look_;
   unsigned errors_before_ = 0;
   std::size_t failures_before_ = 0;
+  bool is_on_a_lost_gpu_ = false;  // It was lost before it began.
 };
 
 }  // namespace penstock::simulation

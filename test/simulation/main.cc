@@ -27,6 +27,7 @@
 #include "simulation/chunks.h"
 #include "simulation/drive.h"
 #include "simulation/files.h"
+#include "simulation/gpu.h"
 #include "simulation/objects.h"
 #include "simulation/requests.h"
 #include "simulation/scheduler.h"
@@ -71,7 +72,8 @@ void simulate(std::uint64_t seed, bool is_traced, Result& result) {
   if (random.one_in(4)) result.chunks = run_chunks();
   else if (random.one_in(8)) result.tally = run_objects();
   else if (random.one_in(8)) result.tally = run_batches();
-  else result.tally = run_requests();
+  else if (!random.one_in(5)) result.tally = run_requests();
+  else gpu().plug_in(), result.tally = run_requests();
   std::memcpy(result.faults, disk().faults.data(), sizeof result.faults);
   result.transfers = disk().transfers;
   result.points = scheduler().points();

@@ -16,6 +16,7 @@
 #include "device/host/host_streams.h"
 #include "simulation/asked.h"
 #include "simulation/forks.h"
+#include "simulation/gpu.h"
 
 namespace penstock::simulation {
 namespace {
@@ -23,11 +24,7 @@ namespace {
 constexpr unsigned kDepthMax = 6;
 constexpr std::uint64_t kLongWrite = 64 << 10;
 constexpr Nanoseconds kMillisecond = 1'000'000;
-
-// One of the values, for a setting.
-const char* draw_of(Random& random, std::initializer_list<const char*> values) {
-  return values.begin()[random.below(values.size())];
-}
+constexpr unsigned kPatienceOfStreams = 600;  // Seconds.
 
 class Program {
  public:
@@ -46,6 +43,7 @@ class Program {
     std::vector<Place> places;
     std::array<penstock_queue*, 2> queues{};
     std::uint64_t number;
+    std::array<GpuStream*, 2> streams{};
   };
 
   Slot new_slot(penstock_session* session, Random& random);
@@ -63,6 +61,10 @@ class Program {
   void use_another_process(Self& self);
   void use_stream(Self& self);
   bool may_refuse(const penstock_status& status, bool is_late) const;
+  void* stream_of(Self& self) const;
+  bool drain(void* stream) const;
+  void give_up(Asked& asked);
+  bool was_begun_before_the_loss(Asked& asked, const volatile penstock_stream_result& result);
   void take_descriptors(Slot& slot);
   void change_file(Self& self);
   void flush_file(Self& self);
@@ -79,35 +81,6 @@ class Program {
   Sums sums_;
   Tally tally_;
 };
-
-}  // namespace
-
-void draw_settings(Random& random, const std::function<void(const char* name, const char* value)>& set) {
-  set("device", "host");
-  set("paths", draw_of(random, {"auto", "bounce,host", "pagecache,bounce,host"}));
-  set("policy", draw_of(random, {"throughput", "balanced", "cpu"}));
-  set("workers", draw_of(random, {"1", "2", "4"}));
-  set("chunk_kib", draw_of(random, {"64", "128", "4096"}));
-  set("bounce_mib", draw_of(random, {"1", "2", "16"}));
-  set("io_uring", draw_of(random, {"auto", "auto", "auto", "off"}));
-  set("direct_io", draw_of(random, {"auto", "always", "never"}));
-  set("registration_cache_mib", draw_of(random, {"0", "1", "64"}));
-}
-
-penstock_status open_session(Random& random, penstock_session** session) {
-  Config config;
-  draw_settings(random, [&](const char* name, const char* value) { config.set(name, value); });
-  if (!config.status().ok()) scheduler().fail("a setting is not taken");
-  return penstock_session_open(config.raw(), session);
-}
-
-void draw_weather(Random& random) {
-  constexpr unsigned kRates[] = {0, 100, 20, 5};
-  const bool is_fair = random.one_in(6);  // Nothing goes wrong.
-  for (unsigned& one_in : disk().weather) one_in = is_fair ? 0 : kRates[random.below(4)];
-}
-
-namespace {
 
 // What it has counted is what its requests have told.
 void compare_counters(penstock_session* session, const Sums& sums) {
@@ -169,6 +142,7 @@ void Program::finish(Asked& asked, const penstock_status& status, const penstock
 bool Program::may_refuse(const penstock_status& status, bool is_late) const {
   const auto is = [&](int code) { return status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == code; };
   if (disk().has_had(Fault::ring) && is_of_a_broken_ring(status)) return true;
+  if (is_of_the_gpu(status)) return true;
   if (is(PENSTOCK_CLOSED)) return is_closing_;
   if (is(PENSTOCK_DESCRIPTOR_LOST)) return disk().has_taken_descriptors();
   if (is(PENSTOCK_OUT_OF_MEMORY)) return scheduler().refuses_threads();
@@ -299,21 +273,62 @@ void Program::reap(Self& self, penstock_queue* queue, std::vector<Asked>& asked)
   }
 }
 
+// The first request on a stream makes ready what they need; where the driver refuses that, there are none.
+bool is_stream_unsupported(const penstock_status& status) {
+  return gpu().is_there() && status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == PENSTOCK_UNSUPPORTED &&
+         (gpu().is_lost() || gpu().has_refused());
+}
+
+// One of a thread's two.
+void* Program::stream_of(Self& self) const {
+  const std::uint64_t number = self.random.below(2);
+  if (!gpu().is_there()) return reinterpret_cast<void*>(self.number * 16 + 16 * number);
+  if (self.streams[number] == nullptr) self.streams[number] = gpu().open_stream(self.random.one_in(2));
+  return self.streams[number];
+}
+
+// False if that cannot be waited for any more.
+bool Program::drain(void* stream) const {
+  if (!gpu().is_there()) return core::HostStreamHome::of_process().drain(stream).ok();
+  const auto& own = *static_cast<const GpuStream*>(stream);
+  gpu().wait_for(own, own.end());
+  return !gpu().is_lost();
+}
+
+// Nobody tells what became of a request on a stream, of which parts may have moved.
+void Program::give_up(Asked& asked) {
+  (asked.request.op == PENSTOCK_READ ? sums_.read_behind_gaps : sums_.written_behind_gaps) += asked.request.size;
+  asked.take_back();
+}
+
+// Of a request whose stream fails with its GPU. What was begun goes on without it: a write from staged bytes may still
+// succeed, and what a read tells of does not land. False if nothing is left to judge.
+bool Program::was_begun_before_the_loss(Asked& asked, const volatile penstock_stream_result& result) {
+  for (unsigned i = 0; result.done != 1 && i < kPatienceOfStreams; ++i)
+    scheduler().wait(Call::program, nullptr, scheduler().now() + 1000 * kMillisecond);
+  if (result.done == 1 && asked.request.op == PENSTOCK_WRITE) return true;
+  if (result.done == 1) give_up(asked);
+  else scheduler().fail("a request on a stream does not end after its GPU is lost");
+  return false;
+}
+
 void Program::use_stream(Self& self) {
   Asked asked;
   if (!asked.begin(self.random, self.places[1], pick(self.random), size_max_, self.random.one_in(3))) return;
-  asked.request.stream = reinterpret_cast<void*>(self.number * 16 + 16 * self.random.below(2));
+  asked.request.stream = stream_of(self);
   penstock_stream_result result{};
   result.struct_size = sizeof result;
   result.report.struct_size = sizeof result.report;
   const penstock_status status = penstock_stream_submit(&asked.request, &result);
   if (status.code != 0) {
-    if (!may_refuse(status, false)) scheduler().fail(("a stream refuses a request: " + text_of(status)).c_str());
-    return asked.take_back();
+    if (!may_refuse(status, false) && !is_stream_unsupported(status))
+      scheduler().fail(("a stream refuses a request: " + text_of(status)).c_str());
+    return give_up(asked);
   }
   // The result may be there before the stream has copied.
-  if (!core::HostStreamHome::of_process().drain(asked.request.stream).ok() || result.done != 1)
-    scheduler().fail("a stream is through, and its request is not");
+  const bool is_through = drain(asked.request.stream);
+  if (is_through && result.done != 1) scheduler().fail("a stream is through, and its request is not");
+  if (!is_through && !was_begun_before_the_loss(asked, result)) return;
   end(asked, result.status, result.report);
 }
 
@@ -442,7 +457,7 @@ void Program::act_once(Self& self) {
 }
 
 void Program::act(penstock_session* session, std::uint64_t number, std::uint64_t seed) {
-  Self self{session, Random(seed), {}, {}, number};
+  Self self{session, Random(seed), {}, {}, number, {}};
   for (unsigned i = 0; i < 2 + kDepthMax; ++i)
     self.places.emplace_back(session, size_max_, i == 1 || (i > 1 && self.random.one_in(2)));
   for (unsigned i = 0; i < rounds_ && !(is_closing_ && self.random.one_in(4)); ++i) act_once(self);
@@ -473,7 +488,7 @@ Tally Program::run() {
   slots_.clear();
   if (!is_closed_early) penstock_session_close(session_);
   if (!disk().give_up_taken()) scheduler().fail("a descriptor is closed that had become another file's");
-  if (scheduler().tasks_alive() > 1) scheduler().fail("a thread outlives the session");
+  if (scheduler().tasks_alive() > 1 + gpu().threads()) scheduler().fail("a thread outlives the session");
   return tally_;
 }
 

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "penstock/penstock.hpp"
+#include "simulation/files.h"
+#include "simulation/gpu.h"
+#include "simulation/requests.h"
+
+namespace penstock::simulation {
+namespace {
+
+// One of the values, for a setting.
+const char* draw_of(Random& random, std::initializer_list<const char*> values) {
+  return values.begin()[random.below(values.size())];
+}
+
+}  // namespace
+
+void draw_settings(Random& random, const std::function<void(const char* name, const char* value)>& set) {
+  set("device", gpu().is_there() ? "cuda" : "host");
+  set("paths", draw_of(random, {"auto", "bounce,host", "pagecache,bounce,host"}));
+  set("policy", draw_of(random, {"throughput", "balanced", "cpu"}));
+  set("workers", draw_of(random, {"1", "2", "4"}));
+  set("chunk_kib", draw_of(random, {"64", "128", "4096"}));
+  set("bounce_mib", draw_of(random, {"1", "2", "16"}));
+  set("io_uring", draw_of(random, {"auto", "auto", "auto", "off"}));
+  set("direct_io", draw_of(random, {"auto", "always", "never"}));
+  set("registration_cache_mib", draw_of(random, {"0", "1", "64"}));
+}
+
+penstock_status open_session(Random& random, penstock_session** session) {
+  Config config;
+  draw_settings(random, [&](const char* name, const char* value) { config.set(name, value); });
+  if (!config.status().ok()) scheduler().fail("a setting is not taken");
+  return penstock_session_open(config.raw(), session);
+}
+
+void draw_weather(Random& random) {
+  constexpr unsigned kRates[] = {0, 100, 20, 5};
+  const bool is_fair = random.one_in(6);  // Nothing goes wrong.
+  for (unsigned& one_in : disk().weather) one_in = is_fair ? 0 : kRates[random.below(4)];
+}
+
+}  // namespace penstock::simulation
