@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdio>
@@ -57,6 +58,11 @@ Counters::Counters() {
 
 Counters::Shard& Counters::own_shard() const { return layout().shards[thread_number() % kStatsShards]; }
 
+// Others have no memory yet, and to read them would take some.
+std::span<const Counters::Shard> Counters::used_shards() const {
+  return std::span(layout().shards).first(std::min(threads_numbered.load(std::memory_order_relaxed), kStatsShards));
+}
+
 void Counters::add(PathId path, Reason reason, Op op, std::uint64_t bytes) {
   if (forks_ != fork_count()) return;
   const auto i = static_cast<unsigned>(path), j = static_cast<unsigned>(op);
@@ -101,7 +107,7 @@ void Counters::add_save(const SaveNumbers& costs) const {
 
 Count Counters::total(PathId path, Reason reason, Op op) const {
   Count sum;
-  for (const Shard& shard : layout().shards) {
+  for (const Shard& shard : used_shards()) {
     const StatsCell& cell =
         shard.cells[static_cast<unsigned>(path)][static_cast<unsigned>(reason)][static_cast<unsigned>(op)];
     sum.bytes += load_shared(cell.bytes);
@@ -112,7 +118,7 @@ Count Counters::total(PathId path, Reason reason, Op op) const {
 
 std::uint64_t Counters::direct_bytes() const {
   std::uint64_t sum = 0;
-  for (const Shard& shard : layout().shards) {
+  for (const Shard& shard : used_shards()) {
     for (const auto& path : shard.direct_bytes) sum += load_shared(path[0]) + load_shared(path[1]);
   }
   return sum;
@@ -120,7 +126,7 @@ std::uint64_t Counters::direct_bytes() const {
 
 std::uint64_t Counters::failures(PathId path, Op op) const {
   std::uint64_t sum = 0;
-  for (const Shard& shard : layout().shards) {
+  for (const Shard& shard : used_shards()) {
     sum += load_shared(shard.failures[static_cast<unsigned>(path)][static_cast<unsigned>(op)]);
   }
   return sum;

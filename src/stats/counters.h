@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/process.h"
 #include "core/io.h"
@@ -65,6 +66,7 @@ class Counters {
 
   Layout& layout() const { return *reinterpret_cast<Layout*>(segment_.data()); }
   Shard& own_shard() const;
+  std::span<const Shard> used_shards() const;
 
   const std::uint32_t forks_ = fork_count();
   Segment segment_{kStatsName, sizeof(Layout)};

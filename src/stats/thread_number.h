@@ -7,10 +7,12 @@
 
 namespace penstock::core {
 
+// How many threads have one, which is more than each of them.
+inline std::atomic<unsigned> threads_numbered{0};
+
 // A small number that differs between threads as long as there are few of them.
 inline unsigned thread_number() {
-  static std::atomic<unsigned> next{0};
-  thread_local const unsigned number = next.fetch_add(1, std::memory_order_relaxed);
+  thread_local const unsigned number = threads_numbered.fetch_add(1, std::memory_order_relaxed);
   return number;
 }
 
