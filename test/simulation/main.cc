@@ -7,6 +7,7 @@
 // --seed: the first one; without it, others each time. --seeds: how many; with --seed it is one unless this says
 // otherwise. --minutes: how long, in CPU time; one by default. --twice: each seed must give the same trace again.
 // --trace: prints each point of each run.
+#include <malloc.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
@@ -60,6 +61,20 @@ void stay_on_one_processor() {
     if (CPU_ISSET(i, &allowed)) CPU_SET(i, &one);
   }
   (void)REAL(sched_setaffinity)(0, sizeof one, &one);
+}
+
+// A run allocates and frees the same memory over and over: none of it is given back to the system meanwhile, its
+// threads, of which one runs, share it, and it comes in large pages.
+void keep_memory() {
+  constexpr int kRoom = 24 << 20;
+  ::mallopt(M_ARENA_MAX, 1);
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  ::mallopt(M_TOP_PAD, kRoom);
+  void* const room = std::malloc(kRoom);
+  const auto page = (reinterpret_cast<std::uintptr_t>(room) + 4095) / 4096 * 4096;
+  (void)::madvise(reinterpret_cast<void*>(page), kRoom, MADV_HUGEPAGE);
+  std::free(room);
 }
 
 void simulate(std::uint64_t seed, bool is_traced, Result& result) {
@@ -167,6 +182,7 @@ void keep_addresses(char** words) {
 
 int main(int count, char** words) {
   keep_addresses(words);
+  keep_memory();
   const Options options = options_of(count, words);
   ::unsetenv("PENSTOCK_REPORT");
   auto* const result =
