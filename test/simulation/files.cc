@@ -42,6 +42,18 @@ int open_again(int fd) {
   return really(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDWR | O_CLOEXEC);
 }
 
+// Memory that is used over and over. One thread runs at a time.
+class Scratch {
+ public:
+  std::span<std::byte> of(std::size_t size) {
+    if (bytes_.size() < size) bytes_.resize(size);
+    return {bytes_.data(), size};
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
 std::string text_of(const char* what, std::uint64_t first, std::uint64_t second, std::uint64_t third) {
   char text[200];
   std::snprintf(text, sizeof text, what, static_cast<unsigned long long>(first),
@@ -132,10 +144,10 @@ std::size_t File::move(bool is_write, std::span<const iovec> memory, std::uint64
     const auto at = static_cast<off_t>(offset + first);
     if (is_write && !is_of_a_drive_) require_asked(offset + first, {bytes, end - first});
     if (is_write && is_of_a_drive_) note_unflushed(offset + first, {bytes, end - first});
+    if (is_write) note_change(offset + first, end - first), ++writes_;
     const ssize_t done =
         is_write ? really_write(memory_, bytes, end - first, at) : really_read(memory_, bytes, end - first, at);
     if (done <= 0) return moved;
-    if (is_write) note_change(offset + first, {bytes, bytes + done}), ++writes_;
     if (is_write) note_size(std::max(size_, offset + first + static_cast<std::uint64_t>(done)));
     moved += static_cast<std::size_t>(done);
     if (static_cast<std::size_t>(done) < end - first) return moved;
@@ -145,16 +157,18 @@ std::size_t File::move(bool is_write, std::span<const iovec> memory, std::uint64
 
 void File::note_unflushed(std::uint64_t offset, std::span<const std::byte> bytes) {
   drive().count_change();
+  const std::span<const std::byte> before = content(offset, bytes.size());
   unflushed_.push_back({writes_ + 1,
                         offset,
-                        content(offset, bytes.size()),
+                        {before.begin(), before.end()},
                         {bytes.begin(), bytes.end()},
                         size_,
                         std::max(size_, offset + bytes.size())});
 }
 
 std::vector<std::byte> File::after_a_loss_of_power(Random& random) const {
-  std::vector<std::byte> left = content(0, size_);
+  const std::span<const std::byte> whole = content(0, size_);
+  std::vector<std::byte> left(whole.begin(), whole.end());
   const auto put = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
     if (left.size() < offset + bytes.size()) left.resize(offset + bytes.size());
     std::copy(bytes.begin(), bytes.end(), left.begin() + static_cast<std::ptrdiff_t>(offset));
@@ -196,17 +210,17 @@ void File::resize(std::uint64_t size) {
   const std::uint64_t before = size_;
   ++disturbances_;
   if (is_of_a_drive_) unflushed_.push_back({++writes_, 0, {}, {}, size_, size});
+  if (size < before) note_change(size, before - size);
   note_size(size);
   (void)really(memory_, static_cast<off_t>(size));
-  if (size < before) note_change(size, std::vector<std::byte>(before - size));
 }
 
 void File::punch(std::uint64_t first, std::uint64_t end) {
   static const auto really = REAL(fallocate);
   ++disturbances_;
+  note_change(first, end - first);
   (void)really(memory_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first),
                static_cast<off_t>(end - first));
-  note_change(first, std::vector<std::byte>(end - first));
 }
 
 // ---- Who asked for it -----------------------------------------------------------------------------------------------
@@ -226,20 +240,23 @@ std::optional<std::string> File::end_write(std::uint32_t change, std::uint64_t b
   const Asked asked = *found;
   asked_.erase(found);
   if (asked.disturbances != disturbances_ || bytes == 0) return std::nullopt;
-  std::vector<std::byte> meant(bytes);
-  stamp_range(meant, number_, change, asked.first);
-  const std::vector<std::byte> there = content(asked.first, bytes);
-  if (there.size() == bytes && std::memcmp(there.data(), meant.data(), bytes) == 0) return std::nullopt;
+  const std::span<const std::byte> there = content(asked.first, bytes);
+  if (there.size() == bytes && are_of(there, change, asked.first)) return std::nullopt;
   return text_of("a write of %llu bytes at %llu of file %llu told of bytes that are not there", bytes, asked.first,
                  number_);
+}
+
+bool File::are_of(std::span<const std::byte> bytes, std::uint32_t change, std::uint64_t first) const {
+  static Scratch scratch;
+  const std::span<std::byte> meant = scratch.of(bytes.size());
+  stamp_range(meant, number_, change, first);
+  return std::memcmp(meant.data(), bytes.data(), bytes.size()) == 0;
 }
 
 void File::require_asked(std::uint64_t first, std::span<const std::byte> bytes) {
   for (const Asked& one : asked_) {
     if (first < one.first || first + bytes.size() > one.end) continue;
-    std::vector<std::byte> meant(bytes.size());
-    stamp_range(meant, number_, one.change, first);
-    if (std::memcmp(meant.data(), bytes.data(), bytes.size()) == 0) return;
+    if (are_of(bytes, one.change, first)) return;
     scheduler().fail(
         text_of("wrong bytes are written: %llu at %llu of file %llu", bytes.size(), first, number_).c_str());
   }
@@ -249,16 +266,20 @@ void File::require_asked(std::uint64_t first, std::span<const std::byte> bytes) 
 
 // ---- What was there -------------------------------------------------------------------------------------------------
 
-std::vector<std::byte> File::content(std::uint64_t first, std::uint64_t size) const {
+// Until the next call.
+std::span<const std::byte> File::content(std::uint64_t first, std::uint64_t size) const {
   static const auto really = REAL(pread);
-  std::vector<std::byte> bytes(size);
+  static Scratch scratch;
+  const std::span<std::byte> bytes = scratch.of(size);
   const ssize_t got = really(memory_, bytes.data(), size, static_cast<off_t>(first));
-  bytes.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
-  return bytes;
+  return bytes.first(got < 0 ? 0 : static_cast<std::size_t>(got));
 }
 
-void File::note_change(std::uint64_t first, std::vector<std::byte> bytes) {
-  if (looks_ > 0) changes_.push_back({first, std::move(bytes)});
+// What is there now may be what a read gets that is under way.
+void File::note_change(std::uint64_t first, std::uint64_t size) {
+  if (looks_ == 0) return;
+  const std::span<const std::byte> before = content(first, size);
+  changes_.push_back({first, {before.begin(), before.end()}});
 }
 
 File::Look File::begin_read(std::uint64_t first, std::uint64_t wanted) {
@@ -266,16 +287,15 @@ File::Look File::begin_read(std::uint64_t first, std::uint64_t wanted) {
     changes_.clear();
     sizes_ = {size()};
   }
-  return {first, wanted, content(first, wanted), changes_.size(), sizes_.size() - 1};
+  return {first, wanted, changes_.size(), sizes_.size() - 1};
 }
 
 bool File::was_there(const Look& look, std::uint64_t at, std::byte byte) const {
-  if (at < look.before.size() && look.before[at] == byte) return true;
   if (byte == std::byte{0} && look.first + at >= *std::min_element(sizes_.begin(), sizes_.end())) return true;
   return std::any_of(changes_.begin() + static_cast<std::ptrdiff_t>(look.change), changes_.end(),
                      [&](const Change& change) {
                        const std::uint64_t place = look.first + at - change.first;
-                       return place < change.bytes.size() && change.bytes[place] == byte;
+                       return place < change.before.size() && change.before[place] == byte;
                      });
 }
 
@@ -289,10 +309,10 @@ std::optional<std::string> File::end_read(const Look& look, std::span<const std:
   if (is_whole && got.size() < reach(*sizes.first))
     return text_of("a read at %llu succeeded with %llu bytes, where the file had %llu", look.first, got.size(),
                    reach(*sizes.first));
-  const std::size_t same = std::min(look.before.size(), got.size());
-  if (same == got.size() && std::memcmp(look.before.data(), got.data(), same) == 0) return std::nullopt;
+  const std::span<const std::byte> now = content(look.first, got.size());
+  if (now.size() == got.size() && std::memcmp(now.data(), got.data(), got.size()) == 0) return std::nullopt;
   for (std::uint64_t at = 0; at < got.size(); ++at) {
-    if ((at < same && look.before[at] == got[at]) || was_there(look, at, got[at])) continue;
+    if ((at < now.size() && now[at] == got[at]) || was_there(look, at, got[at])) continue;
     return text_of("byte %llu of a read at %llu got %02llx, which was never there", at, look.first,
                    static_cast<std::uint64_t>(got[at]));
   }

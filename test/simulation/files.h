@@ -103,8 +103,7 @@ class File {
 
   struct Look {
     std::uint64_t first = 0, wanted = 0;
-    std::vector<std::byte> before;  // What was there, as far as the file reached.
-    std::size_t change = 0, size = 0;
+    std::size_t change = 0, size = 0;  // How many there were before.
   };
   // Its size was changed since.
   bool is_resized_since(const Look& look) const { return sizes_.size() > look.size + 1; }
@@ -123,7 +122,7 @@ class File {
   };
   struct Change {
     std::uint64_t first;
-    std::vector<std::byte> bytes;
+    std::vector<std::byte> before;
   };
 
   // Of bytes that may be lost.
@@ -134,11 +133,13 @@ class File {
   };
 
   File(std::uint8_t number, int memory, std::uint64_t size, bool is_of_a_drive);
-  std::vector<std::byte> content(std::uint64_t first, std::uint64_t size) const;
+  std::span<const std::byte> content(std::uint64_t first, std::uint64_t size) const;
+  // They are what this write has at that offset.
+  bool are_of(std::span<const std::byte> bytes, std::uint32_t change, std::uint64_t first) const;
   void require_asked(std::uint64_t first, std::span<const std::byte> bytes);
   void note_unflushed(std::uint64_t offset, std::span<const std::byte> bytes);
   void note_size(std::uint64_t size);
-  void note_change(std::uint64_t first, std::vector<std::byte> bytes);
+  void note_change(std::uint64_t first, std::uint64_t size);
   bool was_there(const Look& look, std::uint64_t at, std::byte byte) const;
 
   const std::uint8_t number_;
