@@ -177,6 +177,31 @@ int fstatfs(int fd, struct statfs* answered) noexcept {
   return result;
 }
 
+int fstat(int fd, struct stat* answered) noexcept {
+  const Disk::Open* const open = disk().find(fd);
+  // The C library before 2.33 has it by no name.
+  if (open == nullptr || open->file->is_of_a_drive()) return static_cast<int>(::syscall(SYS_fstat, fd, answered));
+  return open->file->tell(*answered), 0;
+}
+int futimens(int fd, const timespec* times) noexcept {
+  static const auto really = REAL(futimens);
+  const Disk::Open* const open = disk().find(fd);
+  return open == nullptr ? really(fd, times) : (open->file->note_time(), 0);
+}
+
+// What the kernel alone can do.
+void* mmap(void* place, std::size_t size, int access, int flags, int fd, off_t offset) noexcept {
+  static const auto really = REAL(mmap);
+  if (const Disk::Open* const open = disk().find(fd); open != nullptr) open->file->give_to_kernel();
+  return really(place, size, access, flags, fd, offset);
+}
+off_t lseek(int fd, off_t offset, int whence) noexcept {
+  static const auto really = REAL(lseek);
+  const Disk::Open* const open = whence == SEEK_SET || whence == SEEK_CUR ? nullptr : disk().find(fd);
+  if (open != nullptr) open->file->give_to_kernel();
+  return really(fd, offset, whence);
+}
+
 int statx(int fd, const char* name, int flags, unsigned mask, struct statx* answered) noexcept {
   static const auto really = REAL(statx);
   const int result = really(fd, name, flags, mask, answered);
@@ -184,6 +209,7 @@ int statx(int fd, const char* name, int flags, unsigned mask, struct statx* answ
   if (open == nullptr || result != 0 || name[0] != '\0') return result;
   answered->stx_mask |= kStatxDirectAlign;
   answered->stx_dio_mem_align = answered->stx_dio_offset_align = open->file->sector();
+  answered->stx_size = open->file->size();
   return 0;
 }
 
@@ -259,7 +285,9 @@ int fallocate(int fd, int mode, off_t offset, off_t size) {
     scheduler().fail("the library changes a file's size");
   scheduler().point(Call::file);
   if (disk().refuses(4)) return errno = ENOSPC, -1;
-  return really(fd, mode, offset, size);
+  const auto first = static_cast<std::uint64_t>(offset);
+  const int error = open->file->allocate(mode, first, first + static_cast<std::uint64_t>(size));
+  return error == 0 ? 0 : (errno = error, -1);
 }
 
 // ---- Names ----------------------------------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ using stress::stamp_range;
 
 constexpr Nanoseconds kMicrosecond = 1000, kSecond = 1'000'000'000;
 constexpr long kXfs = 0x58465342, kBtrfs = 0x9123683e;
+constexpr std::uintptr_t kMemoryBegins = 1 << 24;  // Nothing is mapped below.
+constexpr time_t kNotSettledYet = 2'000'000'000;   // Ahead of the clock: who compares times must not rely on them.
 
 std::size_t bytes_of(std::span<const iovec> memory) {
   std::size_t bytes = 0;
@@ -42,18 +44,6 @@ int open_again(int fd) {
   return really(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDWR | O_CLOEXEC);
 }
 
-// Memory that is used over and over. One thread runs at a time.
-class Scratch {
- public:
-  std::span<std::byte> of(std::size_t size) {
-    if (bytes_.size() < size) bytes_.resize(size);
-    return {bytes_.data(), size};
-  }
-
- private:
-  std::vector<std::byte> bytes_;
-};
-
 std::string text_of(const char* what, std::uint64_t first, std::uint64_t second, std::uint64_t third) {
   char text[200];
   std::snprintf(text, sizeof text, what, static_cast<unsigned long long>(first),
@@ -70,23 +60,31 @@ bool has_unreached(std::span<const iovec> memory) {
 
 bool (*is_out_of_reach)(const void* memory) = nullptr;
 
-File::File(std::uint8_t number, int memory, std::uint64_t size, bool is_of_a_drive)
-    : number_(number), memory_(memory), size_(size), weather_(disk().weather), is_of_a_drive_(is_of_a_drive) {
+File::File(std::uint8_t number, std::uint64_t size)
+    : number_(number), bytes_(size), size_(size), weather_(disk().weather), is_of_a_drive_(false) {
+  draw_kind();
+}
+
+File::File(std::uint8_t number, int fd, std::uint64_t size)
+    : number_(number), bytes_(open_again(fd), size), size_(size), weather_(disk().weather), is_of_a_drive_(true) {
+  draw_kind();
+}
+
+void File::draw_kind() {
   constexpr long kFileSystems[] = {EXT4_SUPER_MAGIC, kXfs, kBtrfs};
   Random& random = scheduler().random();
   sector_ = random.one_in(3) ? 4096 : 512;
   file_system_ = kFileSystems[random.below(3)];
-  if (memory_ < 0) scheduler().fail("no file can be made");
+  if (bytes_.descriptor() < 0) scheduler().fail("no file can be made");
+  if (::fstat(bytes_.descriptor(), &facts_) != 0) scheduler().fail("a file has no facts");
 }
 
-File::File(std::uint8_t number, std::uint64_t size)
-    : File(number, ::memfd_create("simulated", MFD_CLOEXEC), size, false) {
-  if (::ftruncate(memory_, static_cast<off_t>(size)) != 0) scheduler().fail("a file cannot have its size");
+// Of a drive's files the kernel knows all.
+void File::tell(struct stat& facts) const {
+  facts = facts_;
+  bytes_.tell(facts);
+  facts.st_ctim = {kNotSettledYet, static_cast<long>(times_)};
 }
-
-File::File(std::uint8_t number, int fd, std::uint64_t size) : File(number, open_again(fd), size, true) {}
-
-File::~File() { ::close(memory_); }
 
 unsigned File::all_errors() const {
   unsigned count = 0;
@@ -133,31 +131,34 @@ Fate File::decide(bool is_write, bool is_direct, std::span<const iovec> memory, 
 
 std::size_t File::move(bool is_write, std::span<const iovec> memory, std::uint64_t offset, std::size_t from,
                        std::size_t to) {
-  static const auto really_read = REAL(pread);
-  static const auto really_write = REAL(pwrite);
   std::size_t begin = 0, moved = 0;
   for (const iovec& one : memory) {
     const std::size_t first = std::max(from, begin), end = std::min(to, begin + one.iov_len);
     begin += one.iov_len;
     if (first >= end) continue;
     auto* const bytes = static_cast<std::byte*>(one.iov_base) + (first + one.iov_len - begin);
-    const auto at = static_cast<off_t>(offset + first);
-    if (is_write && !is_of_a_drive_) require_asked(offset + first, {bytes, end - first});
-    if (is_write && is_of_a_drive_) note_unflushed(offset + first, {bytes, end - first});
-    if (is_write) note_change(offset + first, end - first), ++writes_;
-    const ssize_t done =
-        is_write ? really_write(memory_, bytes, end - first, at) : really_read(memory_, bytes, end - first, at);
-    if (done <= 0) return moved;
-    if (is_write) note_size(std::max(size_, offset + first + static_cast<std::uint64_t>(done)));
-    moved += static_cast<std::size_t>(done);
-    if (static_cast<std::size_t>(done) < end - first) return moved;
+    if (reinterpret_cast<std::uintptr_t>(bytes) < kMemoryBegins) return moved;
+    const std::size_t done =
+        is_write ? write({bytes, end - first}, offset + first) : bytes_.read(bytes, end - first, offset + first);
+    moved += done;
+    if (done < end - first) return moved;
   }
   return moved;
 }
 
+std::size_t File::write(std::span<const std::byte> bytes, std::uint64_t offset) {
+  if (is_of_a_drive_) note_unflushed(offset, bytes);
+  else require_asked(offset, bytes);
+  note_change(offset, bytes.size());
+  ++writes_, ++times_;
+  const std::size_t done = bytes_.write(bytes.data(), bytes.size(), offset);
+  note_size(std::max(size_, offset + done));
+  return done;
+}
+
 void File::note_unflushed(std::uint64_t offset, std::span<const std::byte> bytes) {
   drive().count_change();
-  const std::span<const std::byte> before = content(offset, bytes.size());
+  const std::span<const std::byte> before = bytes_.look(offset, bytes.size());
   unflushed_.push_back({writes_ + 1,
                         offset,
                         {before.begin(), before.end()},
@@ -167,7 +168,7 @@ void File::note_unflushed(std::uint64_t offset, std::span<const std::byte> bytes
 }
 
 std::vector<std::byte> File::after_a_loss_of_power(Random& random) const {
-  const std::span<const std::byte> whole = content(0, size_);
+  const std::span<const std::byte> whole = bytes_.look(0, size_);
   std::vector<std::byte> left(whole.begin(), whole.end());
   const auto put = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
     if (left.size() < offset + bytes.size()) left.resize(offset + bytes.size());
@@ -206,21 +207,17 @@ int File::flush(std::uint64_t writes) {
 }
 
 void File::resize(std::uint64_t size) {
-  static const auto really = REAL(ftruncate);
-  const std::uint64_t before = size_;
-  ++disturbances_;
+  ++disturbances_, ++times_;
   if (is_of_a_drive_) unflushed_.push_back({++writes_, 0, {}, {}, size_, size});
-  if (size < before) note_change(size, before - size);
+  if (size < size_) note_change(size, size_ - size);
   note_size(size);
-  (void)really(memory_, static_cast<off_t>(size));
+  bytes_.resize(size);
 }
 
 void File::punch(std::uint64_t first, std::uint64_t end) {
-  static const auto really = REAL(fallocate);
-  ++disturbances_;
+  ++disturbances_, ++times_;
   note_change(first, end - first);
-  (void)really(memory_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first),
-               static_cast<off_t>(end - first));
+  bytes_.punch(first, end);
 }
 
 // ---- Who asked for it -----------------------------------------------------------------------------------------------
@@ -240,7 +237,7 @@ std::optional<std::string> File::end_write(std::uint32_t change, std::uint64_t b
   const Asked asked = *found;
   asked_.erase(found);
   if (asked.disturbances != disturbances_ || bytes == 0) return std::nullopt;
-  const std::span<const std::byte> there = content(asked.first, bytes);
+  const std::span<const std::byte> there = bytes_.look(asked.first, bytes);
   if (there.size() == bytes && are_of(there, change, asked.first)) return std::nullopt;
   return text_of("a write of %llu bytes at %llu of file %llu told of bytes that are not there", bytes, asked.first,
                  number_);
@@ -266,19 +263,10 @@ void File::require_asked(std::uint64_t first, std::span<const std::byte> bytes) 
 
 // ---- What was there -------------------------------------------------------------------------------------------------
 
-// Until the next call.
-std::span<const std::byte> File::content(std::uint64_t first, std::uint64_t size) const {
-  static const auto really = REAL(pread);
-  static Scratch scratch;
-  const std::span<std::byte> bytes = scratch.of(size);
-  const ssize_t got = really(memory_, bytes.data(), size, static_cast<off_t>(first));
-  return bytes.first(got < 0 ? 0 : static_cast<std::size_t>(got));
-}
-
 // What is there now may be what a read gets that is under way.
 void File::note_change(std::uint64_t first, std::uint64_t size) {
   if (looks_ == 0) return;
-  const std::span<const std::byte> before = content(first, size);
+  const std::span<const std::byte> before = bytes_.look(first, size);
   changes_.push_back({first, {before.begin(), before.end()}});
 }
 
@@ -309,7 +297,7 @@ std::optional<std::string> File::end_read(const Look& look, std::span<const std:
   if (is_whole && got.size() < reach(*sizes.first))
     return text_of("a read at %llu succeeded with %llu bytes, where the file had %llu", look.first, got.size(),
                    reach(*sizes.first));
-  const std::span<const std::byte> now = content(look.first, got.size());
+  const std::span<const std::byte> now = bytes_.look(look.first, got.size());
   if (now.size() == got.size() && std::memcmp(now.data(), got.data(), got.size()) == 0) return std::nullopt;
   for (std::uint64_t at = 0; at < got.size(); ++at) {
     if ((at < now.size() && now[at] == got[at]) || was_there(look, at, got[at])) continue;
@@ -336,6 +324,8 @@ Moving::Moving(std::shared_ptr<File> file, bool is_write, std::span<const iovec>
 }
 
 Moving::~Moving() { std::erase(under_way(), this); }
+
+void Moving::forget_all() { under_way().clear(); }
 
 void Moving::require_none(std::span<const std::byte> memory) {
   const auto reaches = [&](const iovec& one) {
@@ -375,7 +365,7 @@ std::shared_ptr<File> Disk::adopt(int fd, std::uint64_t size) {
 }
 
 int Disk::open(const std::shared_ptr<File>& file, bool is_direct) {
-  const int fd = open_again(file->memory());
+  const int fd = open_again(file->descriptor());
   keep(fd, {file, is_direct});
   return fd;
 }
@@ -396,7 +386,7 @@ void Disk::take_descriptors(const File& file) {
   const std::shared_ptr<File> other = create(file.size());
   for (std::size_t fd = 0; fd < open_.size(); ++fd) {
     if (open_[fd].file.get() != &file) continue;
-    const int opened = open_again(other->memory());
+    const int opened = open_again(other->descriptor());
     if (::dup3(opened, static_cast<int>(fd), O_CLOEXEC) < 0) scheduler().fail("a descriptor cannot be taken");
     ::close(opened);
     open_[fd] = {other, false};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Files of a simulated disk: a seed decides how long each transfer takes, what is moved of it and which error it ends
-// with. Their bytes are in memory of the kernel's (memfd), so that mappings of them are real. The calls are in
-// file_calls.cc, those of io_uring in rings.cc.
+// with. Their bytes are in bytes.h, the calls in file_calls.cc, those of io_uring in rings.cc.
 //
 // A file judges. Every byte that reaches it must belong to a write that the program has asked for and that is not over,
 // and every byte that a read returns must have been in the file while it ran.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include <array>
@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "simulation/bytes.h"
 #include "simulation/scheduler.h"
 
 namespace penstock::simulation {
@@ -59,12 +60,12 @@ class File {
   File(std::uint8_t number, std::uint64_t size);
   // That of a drive's folder (drive.h), behind a descriptor. Whoever writes into it is judged by what they read.
   File(std::uint8_t number, int fd, std::uint64_t size);
-  ~File();
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
   std::uint8_t number() const { return number_; }
-  int memory() const { return memory_; }
+  // In which its bytes are, or will be (bytes.h).
+  int descriptor() const { return bytes_.descriptor(); }
   std::uint64_t size() const { return size_; }
   std::uint32_t sector() const { return sector_; }
   long file_system() const { return file_system_; }
@@ -76,6 +77,12 @@ class File {
   bool has_failed_at(std::uint64_t offset, std::size_t since) const;
 
   // ---- For the calls
+  // As fstat tells it.
+  void tell(struct stat& facts) const;
+  void note_time() { ++times_; }
+  // Somebody asks for what the kernel alone can do.
+  void give_to_kernel() { bytes_.give_to_kernel(); }
+  int allocate(int mode, std::uint64_t first, std::uint64_t end) { return bytes_.allocate(mode, first, end); }
   // Whether it goes so this time, which is counted.
   bool has(Fault fault);
   Fate decide(bool is_write, bool is_direct, std::span<const iovec> memory, std::uint64_t offset);
@@ -132,8 +139,8 @@ class File {
     std::uint64_t size_before, size_after;
   };
 
-  File(std::uint8_t number, int memory, std::uint64_t size, bool is_of_a_drive);
-  std::span<const std::byte> content(std::uint64_t first, std::uint64_t size) const;
+  void draw_kind();
+  std::size_t write(std::span<const std::byte> bytes, std::uint64_t offset);
   // They are what this write has at that offset.
   bool are_of(std::span<const std::byte> bytes, std::uint32_t change, std::uint64_t first) const;
   void require_asked(std::uint64_t first, std::span<const std::byte> bytes);
@@ -143,8 +150,10 @@ class File {
   bool was_there(const Look& look, std::uint64_t at, std::byte byte) const;
 
   const std::uint8_t number_;
-  const int memory_;
+  Bytes bytes_;
   std::uint64_t size_;
+  struct stat facts_ {};     // What never changes of them.
+  std::uint64_t times_ = 1;  // That its change was stamped.
   std::uint32_t sector_ = 512;
   long file_system_ = 0;
   Weather weather_{};
@@ -176,6 +185,8 @@ class Moving {
   // Fails the run where a transfer that is under way reaches that memory, or writes to that range of the file.
   static void require_none(std::span<const std::byte> memory);
   static void require_no_write(const File& file, std::uint64_t first, std::uint64_t end);
+  // Those of a parent end in the parent.
+  static void forget_all();
 
  private:
   const std::shared_ptr<File> file_;

@@ -66,6 +66,7 @@ void move_bytes(Random& random) {
 [[noreturn]] void be_a_child(Random& random, const Inherited& inherited) {
   ::alarm(kPatienceSeconds);
   scheduler().forget_others();
+  Moving::forget_all();
   be_refused(inherited);
   if (random.one_in(2)) penstock_file_close(inherited.handle->raw);
   if (random.one_in(2)) penstock_session_close(inherited.session);
