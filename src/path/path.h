@@ -149,6 +149,14 @@ inline Result<PinnedBlock> open_block(const ChannelOptions& options, std::size_t
   return PinnedBlock::open(options.device, size, options.placement == nullptr ? Placement{} : *options.placement);
 }
 
+// The reason for which no path that reaches device memory by itself serves the two; none if it depends on the path.
+inline Reason refusal_of_all(const File& file, const PointerFacts& memory) {
+  if (!memory.needs_device()) return Reason::host_memory;
+  if (memory.device == nullptr) return reason_of(Obstacle::peer_unseen);
+  if (file.facts().denied) return Reason::denied;
+  return memory.device->facts().stand_in ? Reason::stand_in : Reason::none;
+}
+
 // The times of a large read, or of a part of it.
 struct Timing {
   std::uint64_t bytes = 0;

@@ -53,10 +53,7 @@ DmabufPath::DmabufPath(Storage& storage, std::unique_ptr<Outlook> outlook, const
 
 Verdict DmabufPath::judge(File& file, const PointerFacts& memory, Op op) {
   const auto refuse = [](Reason reason, int detail = 0) { return refused(PathId::dmabuf, reason, detail); };
-  if (!memory.needs_device()) return refuse(Reason::host_memory);
-  if (memory.device == nullptr) return refuse(reason_of(Obstacle::peer_unseen));
-  if (file.facts().denied) return refuse(Reason::denied);
-  if (memory.device->facts().stand_in) return refuse(Reason::stand_in);
+  if (const Reason reason = refusal_of_all(file, memory); reason != Reason::none) return refuse(reason);
   if (!rules_.is_on) return while_off(memory);
   if (const Proof proof = kernel_proof(); proof.reason != Reason::none) return refuse(proof.reason, proof.error);
   if (!rules_.direct_io) return refuse(Reason::direct_io_off);

@@ -22,10 +22,7 @@ constexpr std::uintptr_t kOtherIdentity = 1;  // A file's slot value: the module
 
 Verdict NvfsPath::judge(File& file, const PointerFacts& memory, Op op) {
   const auto refuse = [](Reason reason, int detail = 0) { return refused(PathId::nvfs, reason, detail); };
-  if (!memory.needs_device()) return refuse(Reason::host_memory);
-  if (memory.device == nullptr) return refuse(reason_of(Obstacle::peer_unseen));
-  if (file.facts().denied) return refuse(Reason::denied);
-  if (memory.device->facts().stand_in) return refuse(Reason::stand_in);
+  if (const Reason reason = refusal_of_all(file, memory); reason != Reason::none) return refuse(reason);
   if (const Proof proof = module_proof(); proof.reason != Reason::none) return refuse(proof.reason, proof.error);
   if (const Proof proof = memory_proof(*memory.device); proof.reason != Reason::none) {
     return refuse(proof.reason, proof.error);

@@ -45,11 +45,8 @@ P2pdmaPath::P2pdmaPath(Storage& storage, DeviceSet& devices, std::unique_ptr<Out
 
 Verdict P2pdmaPath::judge(File& file, const PointerFacts& memory, Op op) {
   const auto refuse = [](Reason reason, int detail = 0) { return refused(PathId::p2pdma, reason, detail); };
-  if (!memory.needs_device()) return refuse(Reason::host_memory);
-  if (memory.device == nullptr) return refuse(reason_of(Obstacle::peer_unseen));
-  if (file.facts().denied) return refuse(Reason::denied);
+  if (const Reason reason = refusal_of_all(file, memory); reason != Reason::none) return refuse(reason);
   const DeviceFacts& device = memory.device->facts();
-  if (device.stand_in) return refuse(Reason::stand_in);
   // Reading the machine takes tens of milliseconds, which a request on unmapped memory need not pay. But a question
   // about the device's memory as such, without a size (penstock_explain), gets the cause.
   if (memory.mapped != 0 || memory.size == 0) {

@@ -23,10 +23,7 @@ VendorPath::~VendorPath() {
 
 Verdict VendorPath::judge(File& file, const PointerFacts& memory, Op op) {
   const auto refuse = [](Reason reason, int detail = 0) { return refused(PathId::vendor, reason, detail); };
-  if (!memory.needs_device()) return refuse(Reason::host_memory);
-  if (memory.device == nullptr) return refuse(reason_of(Obstacle::peer_unseen));
-  if (file.facts().denied) return refuse(Reason::denied);
-  if (memory.device->facts().stand_in) return refuse(Reason::stand_in);
+  if (const Reason reason = refusal_of_all(file, memory); reason != Reason::none) return refuse(reason);
   if (rules_.use == VendorUse::off) return refuse(vendor_reason::off);
   if (!rules_.direct_io) return refuse(Reason::direct_io_off);
   const bool is_pinned = memory.device->facts().is_pinned_for_modules;
