@@ -14,7 +14,6 @@ inline const char* name_of(ExtentCause cause) {
     case ExtentCause::none: return "none";
     case ExtentCause::not_a_file: return "not_a_file";
     case ExtentCause::file_system: return "file_system";
-    case ExtentCause::no_drive: return "no_drive";
     case ExtentCause::realtime: return "realtime";
     case ExtentCause::encrypted: return "encrypted";
     case ExtentCause::verity: return "verity";

@@ -2,6 +2,10 @@
 
 #include "path/dmabuf/dmabuf_file.h"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "base/invariant.h"
 #include "path/dmabuf/dmabuf_reasons.h"
 #include "path/dmabuf/held_extents.h"
@@ -10,40 +14,44 @@
 namespace penstock::core {
 namespace {
 
+// The causes that have a reason of their own. With any other, the range itself is unfit, or its place is not known for
+// sure.
+constexpr std::pair<ExtentCause, Reason> kReasons[] = {{ExtentCause::none, Reason::none},
+                                                       {ExtentCause::hole, reason_of(Obstacle::holes)},
+                                                       {ExtentCause::unwritten, reason_of(Obstacle::unwritten_extents)},
+                                                       {ExtentCause::misaligned, reason_of(Obstacle::misaligned)},
+                                                       {ExtentCause::encrypted, reason_of(Obstacle::encrypted)},
+                                                       {ExtentCause::verity, reason_of(Obstacle::verity)},
+                                                       {ExtentCause::compressed, reason_of(Obstacle::compressed)},
+                                                       {ExtentCause::journaled, reason_of(Obstacle::data_journal)},
+                                                       {ExtentCause::not_a_file, dmabuf_reason::file_system},
+                                                       {ExtentCause::file_system, dmabuf_reason::file_system},
+                                                       {ExtentCause::realtime, dmabuf_reason::file_system},
+                                                       {ExtentCause::dax, dmabuf_reason::file_system},
+                                                       {ExtentCause::drive_node, dmabuf_reason::drive_node},
+                                                       {ExtentCause::not_readable, dmabuf_reason::no_lease},
+                                                       {ExtentCause::lease_denied, dmabuf_reason::no_lease},
+                                                       {ExtentCause::no_lease, dmabuf_reason::no_lease},
+                                                       {ExtentCause::inherited, dmabuf_reason::no_lease},
+                                                       {ExtentCause::descriptor_lost, dmabuf_reason::no_lease},
+                                                       {ExtentCause::no_helper, dmabuf_reason::no_lease},
+                                                       {ExtentCause::writers, dmabuf_reason::written},
+                                                       {ExtentCause::cached, dmabuf_reason::written},
+                                                       {ExtentCause::asked_back, dmabuf_reason::written},
+                                                       {ExtentCause::lease_lost, dmabuf_reason::written}};
+
 Reason reason_of_cause(ExtentCause cause) {
-  switch (cause) {
-    case ExtentCause::none: return Reason::none;
-    case ExtentCause::hole: return reason_of(Obstacle::holes);
-    case ExtentCause::unwritten: return reason_of(Obstacle::unwritten_extents);
-    case ExtentCause::misaligned: return reason_of(Obstacle::misaligned);
-    case ExtentCause::encrypted: return reason_of(Obstacle::encrypted);
-    case ExtentCause::verity: return reason_of(Obstacle::verity);
-    case ExtentCause::compressed: return reason_of(Obstacle::compressed);
-    case ExtentCause::journaled: return reason_of(Obstacle::data_journal);
-    case ExtentCause::not_a_file:
-    case ExtentCause::file_system:
-    case ExtentCause::no_drive:
-    case ExtentCause::realtime:
-    case ExtentCause::dax: return dmabuf_reason::file_system;
-    case ExtentCause::drive_node: return dmabuf_reason::drive_node;
-    case ExtentCause::not_readable:
-    case ExtentCause::lease_denied:
-    case ExtentCause::no_lease:
-    case ExtentCause::inherited:
-    case ExtentCause::descriptor_lost:
-    case ExtentCause::no_helper: return dmabuf_reason::no_lease;
-    case ExtentCause::writers:
-    case ExtentCause::cached:
-    case ExtentCause::asked_back:
-    case ExtentCause::lease_lost: return dmabuf_reason::written;
-    default: return dmabuf_reason::extents;  // The range itself is unfit, or its place is not known for sure.
+  for (const auto& [known, reason] : kReasons) {
+    if (known == cause) return reason;
   }
+  return dmabuf_reason::extents;
 }
 
 bool may_pass(ExtentCause cause) {
-  return cause == ExtentCause::writers || cause == ExtentCause::cached || cause == ExtentCause::asked_back ||
-         cause == ExtentCause::inline_data || cause == ExtentCause::extents_unknown ||
-         cause == ExtentCause::too_many_extents;
+  constexpr ExtentCause kPassing[] = {ExtentCause::writers,         ExtentCause::cached,
+                                      ExtentCause::asked_back,      ExtentCause::inline_data,
+                                      ExtentCause::extents_unknown, ExtentCause::too_many_extents};
+  return std::find(std::begin(kPassing), std::end(kPassing), cause) != std::end(kPassing);
 }
 
 class FileOnDrive final : public DmabufFile {

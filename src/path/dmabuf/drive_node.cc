@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include <bit>
 #include <cerrno>
 #include <string>
 #include <string_view>
@@ -47,7 +46,6 @@ Result<std::uint32_t> drive_sector(int node, dev_t device) {
   if (!S_ISBLK(facts.st_mode) || facts.st_rdev != device) return os_failure(ENXIO, kDriveStep);
   int sector = 0;
   if (::ioctl(node, BLKSSZGET, &sector) != 0) return os_failure(errno, kDriveStep);
-  if (sector <= 0 || !std::has_single_bit(static_cast<unsigned>(sector))) return os_failure(ENXIO, kDriveStep);
   return static_cast<std::uint32_t>(sector);
 }
 

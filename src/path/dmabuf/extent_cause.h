@@ -12,7 +12,6 @@ enum class ExtentCause : std::uint8_t {
   // The file is unfit, and stays so.
   not_a_file,   // No regular file.
   file_system,  // Neither ext4 nor XFS.
-  no_drive,     // Its st_dev names no block device.
   realtime,     // XFS: its blocks are on another device.
   encrypted,
   verity,

@@ -6,10 +6,10 @@
 #include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/sysmacros.h>
 
 #include <cerrno>
 #include <ctime>
+#include <utility>
 
 #include "storage/cachestat.h"
 #include "topology/direct_file.h"
@@ -35,19 +35,24 @@ long file_system_of(int fd) {
 
 ExtentCause cause_of_place(long file_system, const struct stat& facts) {
   if (!S_ISREG(facts.st_mode)) return ExtentCause::not_a_file;
-  if (file_system != EXT4_SUPER_MAGIC && file_system != XFS_SUPER_MAGIC) return ExtentCause::file_system;
-  return gnu_dev_major(facts.st_dev) == 0 ? ExtentCause::no_drive : ExtentCause::none;
+  const bool is_known = file_system == EXT4_SUPER_MAGIC || file_system == XFS_SUPER_MAGIC;
+  return is_known ? ExtentCause::none : ExtentCause::file_system;
 }
+
+constexpr std::pair<Tristate DirectFile::*, ExtentCause> kForms[] = {
+    {&DirectFile::is_realtime, ExtentCause::realtime},
+    {&DirectFile::is_encrypted, ExtentCause::encrypted},
+    {&DirectFile::is_verity, ExtentCause::verity},
+    {&DirectFile::is_compressed, ExtentCause::compressed},
+    {&DirectFile::is_dax, ExtentCause::dax},
+    {&DirectFile::is_journaled, ExtentCause::journaled},
+    {&DirectFile::has_inline_data, ExtentCause::inline_data}};
 
 // The form may change while the file is open, by whoever owns it.
 ExtentCause cause_of_form(const DirectFile& file) {
-  if (file.is_realtime == Tristate::yes) return ExtentCause::realtime;
-  if (file.is_encrypted == Tristate::yes) return ExtentCause::encrypted;
-  if (file.is_verity == Tristate::yes) return ExtentCause::verity;
-  if (file.is_compressed == Tristate::yes) return ExtentCause::compressed;
-  if (file.is_dax == Tristate::yes) return ExtentCause::dax;
-  if (file.is_journaled == Tristate::yes) return ExtentCause::journaled;
-  if (file.has_inline_data == Tristate::yes) return ExtentCause::inline_data;
+  for (const auto& [has_it, cause] : kForms) {
+    if (file.*has_it == Tristate::yes) return cause;
+  }
   // The last form in which ext4 has no direct I/O is data=journal.
   return file.takes_direct_io == Tristate::yes ? ExtentCause::none : ExtentCause::journaled;
 }
