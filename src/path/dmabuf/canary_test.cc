@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "fakes/fake_gpu.h"
+#include "fakes/failing_gpu.h"
 #include "fakes/fake_storage.h"
 #include "path/dmabuf/dmabuf_reasons.h"
 
@@ -45,7 +45,7 @@ class CanaryTest : public testing::Test {
   }
 
   FakeStorage storage_;
-  FakeGpu gpu_;
+  FailingGpu gpu_;
   UniqueFd drive_;
   std::byte* memory_ = nullptr;
   std::unique_ptr<CopyQueue> copies_;
@@ -145,6 +145,60 @@ TEST_F(CanaryTest, AShortMoveAndALostDeviceAreNoProof) {
   EXPECT_EQ(canary_of_reads(world(half)).error, EIO);
   gpu_.loses_context = true;
   EXPECT_EQ(canary_of_reads(world(right())).reason, dmabuf_reason::refused);
+}
+
+TEST_F(CanaryTest, EachCallOfTheDriverMayFailAndIsNoProof) {
+  for (const auto& canary : {canary_of_reads, canary_of_writes}) {
+    unsigned calls = 0;
+    for (unsigned n = 1; n == 1 || gpu_.has_failed(); ++n) {
+      gpu_.fail_at(n);
+      const Proof proof = canary(world(right()));
+      if (!gpu_.has_failed()) continue;
+      EXPECT_EQ(proof.reason, dmabuf_reason::refused) << n;
+      EXPECT_EQ(proof.error, EFAULT) << n;
+      ++calls;
+    }
+    EXPECT_GT(calls, 10u);
+  }
+}
+
+TEST_F(CanaryTest, EachLookOfTheHostMayFailAndIsNoProof) {
+  for (const auto& canary : {canary_of_reads, canary_of_writes}) {
+    unsigned looks = 0, fails_at = 1;
+    storage_.refuses = [&](const FakeStorage::Access&) { return ++looks == fails_at ? EIO : 0; };
+    for (; fails_at <= 5; ++fails_at, looks = 0) {
+      const Proof proof = canary(world(right()));
+      EXPECT_EQ(proof.reason, dmabuf_reason::refused) << fails_at;
+      EXPECT_EQ(proof.error, EIO) << fails_at;
+    }
+    storage_.refuses = [](const FakeStorage::Access&) { return 0; };
+  }
+}
+
+TEST_F(CanaryTest, LooksThatStayShortAreNoProofAndOneThatIsShortIsMadeAgain) {
+  storage_.faults = {{.at_most = 512}};
+  EXPECT_EQ(canary_of_reads(world(right())).reason, Reason::none);
+  storage_.faults.assign(32, {.at_most = 512});
+  EXPECT_EQ(canary_of_reads(world(right())).error, EIO);
+}
+
+TEST_F(CanaryTest, ADriveWithoutRoomForItIsRefusedAsItIs) {
+  CanaryWorld world = this->world(right());
+  world.drive_bytes = 4096;
+  EXPECT_EQ(canary_of_reads(world).reason, dmabuf_reason::drive);
+  world.drive_bytes = 3 * 4096;
+  EXPECT_EQ(canary_of_writes(world).reason, dmabuf_reason::drive);
+  EXPECT_EQ(moves_, 0u);
+}
+
+// The queue may still have the first copy, whose memory the caller is about to reuse.
+TEST_F(CanaryTest, ACopyThatIsRefusedBehindAnotherIsNoReasonNotToWaitForThat) {
+  int from = 7, to = 0;
+  std::memcpy(memory_, &from, sizeof from);
+  const Status queued = copies_->copy_to_host(&to, memory_, sizeof to);
+  ASSERT_TRUE(queued.ok());
+  EXPECT_TRUE(wait_for_copies(*copies_, failure(Code::device_lost, "copy as scripted")).is(Code::device_lost));
+  EXPECT_EQ(to, 7);
 }
 
 TEST_F(CanaryTest, WritesAreComparedWithWhatTheDriveHas) {
