@@ -73,8 +73,9 @@ std::byte* FakeNvfs::map(int, std::uint64_t bytes, int& error) {
   const bool is_sane = bytes > 0 && bytes <= nvfs::kShadowMax && bytes % (bytes > kGpuPage ? kGpuPage : kBlock) == 0;
   void* const memory =
       is_sane ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
-  if (memory == MAP_FAILED) {
-    error = is_sane ? ENOMEM : EINVAL;
+  if (memory == MAP_FAILED || shadow_error != 0) {
+    if (memory != MAP_FAILED) ::munmap(memory, bytes);
+    error = !is_sane ? EINVAL : shadow_error != 0 ? shadow_error : ENOMEM;
     return nullptr;
   }
   ::madvise(memory, bytes, MADV_DONTFORK);
@@ -183,7 +184,7 @@ int FakeNvfs::control_map(nvfs::Argument& argument) {
   if (group.state != State::unmapped) never("MAP twice on one shadow buffer");
   if (error != 0) {
     group.state = State::dead;  // Its pages stay in the kernel, too.
-    return fail(argument, error);
+    return fault.result != 0 ? fault.result : fail(argument, error);
   }
   group.state = State::ready;
   group.gpu_address = map.gpu_address;
@@ -233,6 +234,7 @@ int FakeNvfs::refuse(nvfs::Argument& argument, const nvfs::IoArgument& io, std::
   if (found == groups_.end()) return fail(argument, error);
   Group& group = found->second;
   if (lie == Lie::writes_fence) group.fence->result = -error;
+  scribble(*group.fence);
   if (lie == Lie::moves_refused) std::memset(at(group.gpu_address), 0xee, kBlock);
   if (lie == Lie::dies_of_refusals) group.state = State::dead;
   return fail(argument, error);
@@ -263,6 +265,7 @@ int FakeNvfs::control_io(unsigned long call, nvfs::Argument& argument) {
   if (is_taken && is_misfit(io, file_flags)) return take(argument, io);
   const Fault fault = next_fault(call);
   if (fault.error != 0 && nvfs::is_interruption(static_cast<int>(fault.error))) group.state = State::dead;
+  if (fault.result != 0) return fault.result;
   if (fault.error != 0) return fail(argument, fault.error);
   group.state = State::in_progress;
   lock.unlock();
@@ -274,7 +277,8 @@ int FakeNvfs::control_io(unsigned long call, nvfs::Argument& argument) {
   group.state = State::ready;
   if (result < 0) return fail(argument, -result);
   if (counts_grow) (call == nvfs::kWrite ? writes_ok_ : reads_ok_) += 1;
-  io.result = result;
+  scribble(*group.fence);
+  io.result = result + fault.told_besides;
   argument.put(io);
   return 0;
 }

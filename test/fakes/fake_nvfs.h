@@ -28,6 +28,8 @@ class FakeNvfs final : public NvfsKernel {
     unsigned long call = 0;
     std::int64_t error = 0;              // As told at offset 32: EIO, 512, ...
     std::uint64_t at_most = UINT64_MAX;  // Bytes that a READ or WRITE moves.
+    std::int64_t told_besides = 0;       // Bytes that it tells, and has not moved.
+    int result = 0;                      // What the call itself returns, with no answer: a negative errno.
   };
   struct Request {
     unsigned long call;
@@ -68,8 +70,11 @@ class FakeNvfs final : public NvfsKernel {
   bool counts_grow = true;  // Whether its counters see what it moves.
   unsigned node_count = 2;
   int node_error = 0;
-  int map_error = 0;  // Of MAP, every time: ENOMEM, ...
+  int shadow_error = 0;  // Of each shadow buffer.
+  int map_error = 0;     // Of MAP, every time: ENOMEM, ...
   std::deque<Fault> faults;
+  // What it leaves on the fence page besides, with the answer to each READ and WRITE.
+  std::function<void(nvfs::Fence&)> scribble = [](nvfs::Fence&) {};
   // Called by each READ and WRITE while it is under way, on its thread: for as long as it takes, it is.
   std::function<void()> drive = [] {};
   // Whether the storage driver calls the module for a block, by its offset in the file.

@@ -39,9 +39,7 @@ class NvfsTest : public PathFixture {
     ASSERT_EQ(::fsync(fd_.get()), 0);
     file_ = std::move(*File::open(storage_, fd_.get()));
     if (file_->direct_offset_align() == 1) GTEST_SKIP() << "no O_DIRECT in " << testing::TempDir();
-    peers_.add("0000:03:00.0", 64 << 20);
-    peers_.give_each_its_own("0000:03:00.0");
-    devices_ = std::move(*peers_.open());
+    devices_ = open_devices();
     device_ = *devices_->device(0);
     memory_ = static_cast<char*>(*device_->memory().allocate(kMemoryBytes));
     make_path();
@@ -56,6 +54,11 @@ class NvfsTest : public PathFixture {
     std::filesystem::remove_all(folder_);
   }
 
+  virtual std::unique_ptr<DeviceSet> open_devices() {
+    peers_.add("0000:03:00.0", 64 << 20);
+    peers_.give_each_its_own("0000:03:00.0");
+    return std::move(*peers_.open());
+  }
   Path& path() override { return *path_; }
   void close_path() {
     if (path_ != nullptr) path_->forget_file(*file_);
@@ -64,7 +67,8 @@ class NvfsTest : public PathFixture {
   void make_path(bool strict = false) {
     close_path();
     file_->slot(PathId::nvfs).store(0);
-    path_ = std::make_unique<NvfsPath>(storage_, *devices_, module_, NvfsRules{.strict = strict, .use = use_});
+    path_ = std::make_unique<NvfsPath>(storage_, *devices_, module_,
+                                       NvfsRules{.strict = strict, .direct_io = direct_io_, .use = use_});
   }
   PointerFacts facts() { return devices_->describe(memory_); }
   Verdict judge(Op op = Op::read) { return path_->judge(*file_, facts(), op); }
@@ -98,6 +102,7 @@ class NvfsTest : public PathFixture {
   using Bytes = std::map<Reason, std::uint64_t>;
   std::shared_ptr<FakeNvfs> module_ = std::make_shared<FakeNvfs>();
   NvfsUse use_ = NvfsUse::stand_in;
+  bool direct_io_ = true;
   BlockStorage storage_;
   FakePeers peers_;
   std::filesystem::path folder_;

@@ -64,8 +64,8 @@ class NvfsChannel final : public SequentialChannel {
   Device& device_;
   const ChannelOptions options_;
   const bool strict_;
-  std::unique_ptr<CopyQueue> copies_;
-  std::unique_ptr<OwnMemory> own_;  // Created for the first chunk that needs it.
+  std::unique_ptr<OwnMemory> own_;     // Created for the first chunk that needs it.
+  std::unique_ptr<CopyQueue> copies_;  // Goes first, since copies that it waits for then have that memory.
   bool is_broken_ = false;
 };
 

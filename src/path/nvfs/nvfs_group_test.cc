@@ -2,8 +2,13 @@
 
 #include "path/nvfs/nvfs_group.h"
 
-#include <cerrno>
+#include <sys/sysmacros.h>
 
+#include <cerrno>
+#include <functional>
+#include <utility>
+
+#include "fakes/forbidden_calls.h"
 #include "fakes/nvfs_fixture.h"
 
 namespace penstock::core {
@@ -66,6 +71,7 @@ TEST_F(NvfsGroupTest, WhatCannotBeAskedNeverReachesTheModule) {
                                  request(Op::read, 0, kBlock, kPage),  // Crosses a GPU page that it begins within.
                                  request(Op::read, 0, end, kBlock),    // Past the end of the memory.
                                  request(Op::read, 0, end - kBlock, kPage),
+                                 request(Op::read, 0, 0, end + kPage),
                                  request(Op::write, UINT64_MAX - kBlock + 1, 0, kBlock),  // File offset overflows.
                                  {Op::read, {.fd = direct_, .inode = 0}, 0, 0, kBlock},
                                  {Op::read, {.fd = -1, .inode = 7}, 0, 0, kBlock}};
@@ -152,6 +158,131 @@ TEST_F(NvfsGroupTest, AMapThatFailsIsMadeOnceAndCounted) {
   EXPECT_EQ(module_->maps_made, NvfsModule::kFailedMapsMax + 1);  // Plus the one that succeeded.
   EXPECT_EQ(module_->mappings, 0u);
 }
+
+// ---- Answers that are not as we know them --------------------------------------------------------------------------
+
+struct Nonsense {
+  const char* what;
+  std::function<void(FakeNvfs&)> begin;
+  int error;
+};
+
+void break_holes(FakeNvfs& module, std::function<void(nvfs::Fence&)> breaks) {
+  module.is_hooked = [](std::uint64_t offset) { return offset != 0; };
+  module.scribble = std::move(breaks);
+}
+
+TEST_F(NvfsGroupTest, NonsenseOfTheModuleBreaksItAndNoByteIsCalledMoved) {
+  using Lie = FakeNvfs::Lie;
+  const Nonsense cases[] = {
+      {"a larger argument", [](FakeNvfs& module) { module.lie = Lie::larger_argument; }, EMSGSIZE},
+      {"an answer where nothing was", [](FakeNvfs& module) { module.lie = Lie::writes_argument; }, EPROTO},
+      {"no answer", [](FakeNvfs& module) { module.faults.push_back({.call = nvfs::kRead, .result = -EPERM}); }, EPROTO},
+      {"more bytes than asked for",
+       [](FakeNvfs& module) { module.faults.push_back({.call = nvfs::kRead, .told_besides = kBlock}); }, EPROTO},
+      {"GPU memory that was freed",
+       [](FakeNvfs& module) { module.scribble = [](nvfs::Fence& fence) { fence.state = nvfs::kDied; }; }, EFAULT},
+      {"too many holes",
+       [](FakeNvfs& module) {
+         break_holes(module, [](nvfs::Fence& fence) { fence.hole_count = nvfs::kHolesMax + 1; });
+       },
+       EPROTO},
+      {"holes of another version", [](FakeNvfs& module) { break_holes(module, [](nvfs::Fence& f) { ++f.magic; }); },
+       EPROTO},
+      {"holes of another request",
+       [](FakeNvfs& module) { break_holes(module, [](nvfs::Fence& fence) { fence.file_offset += kBlock; }); }, EPROTO},
+      {"a hole behind the request",
+       [](FakeNvfs& module) { break_holes(module, [](nvfs::Fence& fence) { fence.holes[0].first = 2; }); }, EPROTO}};
+  for (const auto& [what, begin, error] : cases) {
+    map(kPage);
+    begin(*module_);
+    const NvfsAnswer answer = group_->run(request(Op::read, 0, 0, 2 * kBlock));
+    EXPECT_TRUE(answer.status.is_errno(error)) << what << ": " << describe(answer.status);
+    EXPECT_EQ(answer.bytes, 0u) << what;
+    EXPECT_TRUE(group_->is_broken()) << what;
+    module_->lie = Lie::none;
+    module_->scribble = [](nvfs::Fence&) {};
+    module_->is_hooked = [](std::uint64_t) { return true; };
+  }
+}
+
+TEST_F(NvfsGroupTest, AnErrorOfTheCallItselfIsToldAsItIs) {
+  module_->faults.push_back({.call = nvfs::kRead, .result = -ENOTTY});
+  EXPECT_TRUE(group_->run(request(Op::read, 0, 0, kBlock)).status.is_errno(ENOTTY));
+  EXPECT_FALSE(group_->is_broken());
+}
+
+TEST_F(NvfsGroupTest, EachFieldOfTheFenceThatARefusalWritesIsFoundOut) {
+  void (*const writes[])(nvfs::Fence&) = {[](nvfs::Fence& fence) { fence.ticket = 1; },
+                                          [](nvfs::Fence& fence) { fence.result = -1; },
+                                          [](nvfs::Fence& fence) { fence.state = nvfs::kSparse; }};
+  for (const auto& write : writes) {
+    map(kPage);
+    module_->scribble = write;
+    EXPECT_EQ(group_->provoke(NvfsMisfit::offset, NvfsFile::of(direct_, file_->facts())), EPROTO);
+    EXPECT_TRUE(group_->is_broken());
+  }
+}
+
+TEST_F(NvfsGroupTest, NothingIsProvokedBesideARequest) {
+  int error = 0;
+  const NvfsFile file = NvfsFile::of(direct_, file_->facts());
+  module_->drive = [&] { error = group_->provoke(NvfsMisfit::offset, file); };
+  EXPECT_EQ(group_->run(request(Op::read, 0, 0, kBlock)).bytes, kBlock);
+  EXPECT_EQ(error, EBUSY);
+}
+
+TEST_F(NvfsGroupTest, AMapThatIsAnsweredByNonsenseIsToldByItsCall) {
+  struct Case {
+    FakeNvfs::Lie lie;
+    FakeNvfs::Fault fault;
+    int error;
+  };
+  const Case cases[] = {{FakeNvfs::Lie::none, {nvfs::kMap, EIO}, EIO},
+                        {FakeNvfs::Lie::moved_error, {nvfs::kMap, EIO}, EPERM},
+                        {FakeNvfs::Lie::none, {nvfs::kMap, 5000}, EPERM},
+                        {FakeNvfs::Lie::none, {.call = nvfs::kMap, .error = EIO, .result = -ENOTTY}, ENOTTY}};
+  for (const auto& [lie, fault, error] : cases) {
+    module_->lie = lie;
+    module_->faults.push_back(fault);
+    const Status status = NvfsGroup::open(opened_, range(), kPage).status();
+    EXPECT_TRUE(status.is_errno(error)) << describe(status);
+  }
+  EXPECT_EQ(module_->mappings, 1u) << "the first alone";
+}
+
+// ---- Refusals of the system ----------------------------------------------------------------------------------------
+
+TEST_F(NvfsGroupTest, WhatTheSystemRefusesWhileItOpensLeavesNothingMapped) {
+  module_->shadow_error = ENOMEM;
+  EXPECT_TRUE(NvfsGroup::open(opened_, range(), kPage).status().is_errno(ENOMEM));
+  module_->shadow_error = 0;
+  EXPECT_EQ(module_->mappings, 1u);
+  const auto opens_without = [&](long call, int error) {
+    Proof why_not;
+    const auto own = NvfsModule::open(module_, NvfsUse::stand_in, why_not);  // The parent's serves no child.
+    if (own == nullptr || !forbid_calls({call}, error)) return kFiltersRefused;
+    const Status status = NvfsGroup::open(own, range(), kPage).status();
+    return status.is(Code::out_of_memory) || status.is_errno(error) ? 0 : 1;
+  };
+  EXPECT_EQ(in_child([&] { return opens_without(SYS_mmap, ENOMEM); }), 0);
+  EXPECT_EQ(in_child([&] { return opens_without(SYS_mprotect, EACCES); }), 0);
+}
+
+TEST_F(NvfsGroupTest, AForkedChildMapsNothing) {
+  EXPECT_EQ(in_child([&] { return NvfsGroup::open(opened_, range(), kPage).status().code; }), ECHILD);
+}
+
+TEST_F(NvfsGroupTest, AFileIsKnownByTheNumbersOfItsDrive) {
+  FileFacts drive{.type = FileType::block_device, .inode = 5};
+  drive.block_device = makedev(259, 3);
+  EXPECT_EQ(NvfsFile::of(7, drive).device_major, 259u);
+  EXPECT_EQ(NvfsFile::of(7, drive).device_minor, 3u);
+  EXPECT_EQ(NvfsFile::of(direct_)->inode, file_->facts().inode);
+  EXPECT_TRUE(NvfsFile::of(-1).status().is_errno(EBADF));
+}
+
+// ---- Holes ---------------------------------------------------------------------------------------------------------
 
 TEST_F(NvfsGroupTest, BlocksThatDidNotGoByDmaAreToldWithTheirBytes) {
   module_->is_hooked = [](std::uint64_t offset) { return offset / kBlock % 2 == 0; };

@@ -73,7 +73,7 @@ void NvfsBuffers::remove(std::uint64_t base) {
 
 // Closes the place to new requests and unmaps its memory, or leaves that to the thread that uses it.
 void NvfsBuffers::close(Place& place) {
-  const auto end = std::chrono::steady_clock::now() + kDeregisterPatience;
+  const auto end = std::chrono::steady_clock::now() + patience_;
   for (;;) {
     if (take(place, State::empty)) break;
     if (take(place, State::idle)) {
@@ -141,8 +141,7 @@ bool NvfsBuffers::make(const std::shared_ptr<NvfsModule>& module, Entry& entry, 
   }
   const std::uint64_t base = entry.base.load();
   const auto range = gpu_range_of(entry.device.load()->facts(), base, entry.end.load() - base);
-  Result<std::unique_ptr<NvfsGroup>> group =
-      range ? NvfsGroup::open(module, *range, kShadowBytes) : failure(Code::invalid_argument, "map the buffer");
+  Result<std::unique_ptr<NvfsGroup>> group = NvfsGroup::open(module, range.value_or(GpuRange{}), kShadowBytes);
   if (group.ok()) {
     place.group = std::move(*group);
     return true;

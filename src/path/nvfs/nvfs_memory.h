@@ -62,6 +62,7 @@ class NvfsBuffers {
     NvfsGroup* group_ = nullptr;
   };
 
+  explicit NvfsBuffers(std::chrono::nanoseconds patience = kDeregisterPatience) : patience_(patience) {}
   ~NvfsBuffers();
   // Cheap: nothing is mapped yet. Buffers beyond kBuffersMax use OwnMemory.
   void add(const Device& device, std::uint64_t base, std::uint64_t size);
@@ -94,6 +95,7 @@ class NvfsBuffers {
   void close(Place& place);
   void drop(Place& place);
 
+  const std::chrono::nanoseconds patience_;
   std::array<Entry, kBuffersMax> entries_;
   std::atomic<unsigned> count_{0};  // High-water mark of used entries.
   std::atomic<std::uint64_t> shadow_bytes_{0};
