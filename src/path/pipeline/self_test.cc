@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -16,6 +15,7 @@
 #include "path/pipeline/pipeline_reasons.h"
 #include "path/pipeline/random_bytes.h"
 #include "path/reasons.h"
+#include "topology/block_device.h"
 
 namespace penstock::core {
 namespace {
@@ -165,23 +165,18 @@ class Tester {
   std::unique_ptr<CopyQueue> copies_;
 };
 
-// The number of the disk that a block device is, or is a part of, or 0.
-std::uint64_t disk_of(dev_t device) {
-  const std::string here = "/sys/dev/block/" + std::to_string(major(device)) + ":" + std::to_string(minor(device));
-  if (device == 0 || ::access(here.c_str(), F_OK) != 0) return 0;
-  if (::access((here + "/partition").c_str(), F_OK) != 0) return device;
-  const UniqueFd fd(::open((here + "/../dev").c_str(), O_RDONLY | O_CLOEXEC));
-  char text[32] = "";
-  unsigned disk_major = 0, disk_minor = 0;
-  const bool is_read = fd.valid() && ::read(fd.get(), text, sizeof text - 1) > 0;
-  return is_read && std::sscanf(text, "%u:%u", &disk_major, &disk_minor) == 2 ? makedev(disk_major, disk_minor) : 0;
+// Returns the disk that a block device is, or is a part of; "" if /sys does not tell it.
+std::string disk_of(dev_t device) {
+  const Result<Root> root = Root::open("/");
+  const auto found = root.ok() ? read_block_device(*root, {}, {major(device), minor(device)}) : std::nullopt;
+  return found ? found->disk : "";
 }
 
 // A file system has to be the same; for a block device it is enough that the disk is.
 bool is_same_storage(const FileFacts& scratch, const FileFacts& file) {
   if (key_of(scratch).is_same_storage(key_of(file))) return true;
-  const std::uint64_t disk = disk_of(file.block_device);
-  return file.type == FileType::block_device && disk != 0 && disk == disk_of(scratch.block_device);
+  const std::string disk = disk_of(file.block_device);
+  return file.type == FileType::block_device && !disk.empty() && disk == disk_of(scratch.block_device);
 }
 
 // Invalid where there is none.
