@@ -37,14 +37,13 @@ class DmabufFixture : public PathFixture {
   static constexpr std::size_t kUserBytes = 1u << 20;
 
  protected:
-  DmabufFixture() {
+  explicit DmabufFixture(std::unique_ptr<FakeGpu> gpu = std::make_unique<FakeGpu>()) {
     storage_.content.resize(kDriveBytes);
     for (std::size_t i = 0; i < kDriveBytes; ++i) storage_.content[i] = byte_at(i);
     storage_.open_flags = O_RDWR | O_DIRECT;
     storage_.type = FileType::block_device;
     storage_.dmabufs = &kernel_;
     storage_.takes_named_scratch = true;
-    auto gpu = std::make_unique<FakeGpu>();
     gpu_ = gpu.get();
     device_ = gpu_;
     devices_ = std::move(gpu);

@@ -53,8 +53,10 @@ inline UniqueFd export_of_memory(int memory, std::uint64_t offset, std::uint64_t
 }
 
 struct FakeDmabufs {
-  bool is_known = true;    // False: a kernel without the interface.
-  int register_error = 0;  // Of every registration.
+  bool is_known = true;         // False: a kernel without the interface.
+  int question_error = EINVAL;  // Of asking such a kernel.
+  int register_error = 0;       // Of every registration,
+  int remove_error = 0;         // and of every end of one.
   std::atomic<Exporter> exporter{Exporter::right};
   std::atomic<bool> is_wrong_for_lent{false};  // The exporter is wrong for memory of programs alone.
   std::deque<int> errors;                      // Of the next requests: negative errnos, or bytes for a short result.
@@ -95,6 +97,7 @@ class FakeSlots final : public DmabufSlots {
   }
   Status remove(int slot) override {
     const std::lock_guard lock(mutex_);
+    if (dmabufs_.remove_error != 0) return os_failure(dmabufs_.remove_error, "unregister a dma-buf as scripted");
     ++dmabufs_.removed;
     slots_.at(static_cast<std::size_t>(slot)) = {};
     return success();

@@ -40,6 +40,7 @@ class FakeGpu : public DeviceSet, public Device, public DeviceMemory {
   int export_error = 0;        // The errno of every export.
   bool is_full = false;        // Nothing more can be allocated.
   bool loses_context = false;  // Every copy fails.
+  bool lands_late = false;     // No copy is done before somebody waits for it.
   std::atomic<unsigned> exports{0};
 
   unsigned allocation_count() {
@@ -163,6 +164,7 @@ class FakeGpu : public DeviceSet, public Device, public DeviceMemory {
       return status();
     }
     Result<bool> reached(unsigned marker) override {
+      if (gpu_.lands_late && recorded_.at(marker) > landed_) return false;
       land(recorded_.at(marker));
       if (const Status lost = status(); !lost.ok()) return lost;
       return true;

@@ -63,6 +63,8 @@ class FakeStorage : public Storage {
   int flush_error = 0;
   std::atomic<unsigned> flushes_started{0};
   std::atomic<unsigned> rings_opened{0};
+  int ring_error = 0;                   // Of each opening of a ring,
+  int reap_error = 0;                   // and of each look at what a ring has done.
   std::vector<const void*> registered;  // With its rings, and still.
   bool descriptors_lost = false;
   FileType type = FileType::regular;
@@ -149,7 +151,8 @@ class FakeStorage : public Storage {
   int io_uring_error() override { return 0; }
   int dmabuf_error() override {
     ++dmabuf_questions;
-    return dmabufs != nullptr && dmabufs->is_known ? 0 : EINVAL;
+    if (dmabufs == nullptr) return EINVAL;
+    return dmabufs->is_known ? 0 : dmabufs->question_error;
   }
 
  private:
@@ -288,6 +291,7 @@ class FakeRing final : public Ring {
   }
   Status submit() override { return success(); }
   Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) override {
+    if (storage_.reap_error != 0) return os_failure(storage_.reap_error, "reap as scripted");
     if (waiting_.empty() || completions.empty()) return 0u;
     if (!wait && random_() % 2 == 0) return 0u;  // Not ready yet.
     if (slots_ != nullptr && slots_->stalls()) {
@@ -328,6 +332,7 @@ class FakeRing final : public Ring {
 };
 
 inline Result<std::unique_ptr<Ring>> FakeStorage::open_ring(unsigned depth) {
+  if (ring_error != 0) return os_failure(ring_error, "open a ring as scripted");
   ++rings_opened;
   auto slots = dmabufs == nullptr ? nullptr : std::make_unique<FakeSlots>(*dmabufs);
   return std::unique_ptr<Ring>(std::make_unique<FakeRing>(*this, depth, std::move(slots)));
