@@ -12,7 +12,6 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::chrono::seconds kWaitMax{10};  // A program deregisters no buffer that it still reads into.
 constexpr std::chrono::microseconds kPollInterval{50};
 
 }  // namespace
@@ -70,7 +69,7 @@ void DmabufBuffers::add(Device& device, std::uint64_t base, std::uint64_t size) 
 void DmabufBuffers::remove(std::uint64_t base) {
   DmabufBuffer* const buffer = end_of_life(base);
   if (buffer == nullptr) return;
-  const auto give_up = std::chrono::steady_clock::now() + kWaitMax;
+  const auto give_up = std::chrono::steady_clock::now() + patience_;
   while (buffer->holders_.load() != 0) {
     if (std::chrono::steady_clock::now() >= give_up) {
       buffer->base_.store(0, std::memory_order_relaxed);  // The next buffer in this place releases the slots.

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -67,7 +68,8 @@ class DmabufBuffer {
 
 class DmabufBuffers {
  public:
-  static constexpr unsigned kBuffersMax = 256;  // Further ones go by a channel's own memory.
+  static constexpr unsigned kBuffersMax = 256;          // Further ones go by a channel's own memory.
+  static constexpr std::chrono::seconds kPatience{10};  // A program deregisters no buffer that it still reads into.
 
   // A channel, which has slots of buffers.
   class User {
@@ -78,6 +80,7 @@ class DmabufBuffers {
    protected:
     ~User() = default;
   };
+  explicit DmabufBuffers(std::chrono::nanoseconds patience = kPatience) : patience_(patience) {}
   void add_user(User& user);
   // No buffer's slots may be released after this.
   void remove_user(User& user);
@@ -96,6 +99,7 @@ class DmabufBuffers {
   static void end(DmabufBuffer& buffer);
   void end_freed(DmabufBuffer& buffer) EXCLUDES(mutex_);
 
+  const std::chrono::nanoseconds patience_;  // How long remove() waits for reads under way.
   std::array<DmabufBuffer, kBuffersMax> buffers_;
   std::atomic<unsigned> count_{0};  // The most that were in use at one time.
   Mutex mutex_;

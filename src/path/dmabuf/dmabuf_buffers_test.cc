@@ -224,5 +224,93 @@ TEST_P(WrongLentExporterTest, OfManyReadsNoByteIsWrong) {
   memory_ = start;
 }
 
+// ---- The list by itself --------------------------------------------------------------------------------------------
+
+// The channels' part: which buffers' slots were released.
+class Releases final : public DmabufBuffers::User {
+ public:
+  void release_slots(const DmabufBuffer&) override { ++count; }
+  unsigned count = 0;
+};
+
+class DmabufBufferListTest : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kPage = DmabufBuffer::kPage, kSlab = DmabufBuffer::kSlabBytesMax;
+
+  DmabufBufferListTest() : memory_(*gpu_.allocate(2 * kSlab)), base_(reinterpret_cast<std::uintptr_t>(memory_)) {
+    buffers_.add_user(releases_);
+  }
+  DmabufBuffer* find(std::uint64_t at, std::uint64_t bytes = kPage) { return buffers_.find(gpu_, base_ + at, bytes); }
+
+  FakeGpu gpu_;
+  void* const memory_;
+  const std::uint64_t base_;
+  Releases releases_;
+  DmabufBuffers buffers_{std::chrono::nanoseconds(0)};
+};
+
+TEST_F(DmabufBufferListTest, HasOnlyWholePagesOfWhatTheDriverKnows) {
+  buffers_.add(gpu_, base_ + 1, kPage);
+  EXPECT_EQ(find(0), nullptr) << "no whole page";
+  buffers_.add(gpu_, 1 << 20, kPage);
+  EXPECT_EQ(buffers_.find(gpu_, 1 << 20, kPage), nullptr) << "no memory of the device";
+  buffers_.add(gpu_, base_, kPage);
+  EXPECT_NE(find(0), nullptr);
+  FakeGpu other;
+  EXPECT_EQ(buffers_.find(other, base_, kPage), nullptr) << "another device's";
+}
+
+TEST_F(DmabufBufferListTest, BeyondTheMostOneIsTakenOnceAnotherHasGone) {
+  for (unsigned i = 0; i < DmabufBuffers::kBuffersMax; ++i) buffers_.add(gpu_, base_ + i * kPage, kPage);
+  const std::uint64_t next = DmabufBuffers::kBuffersMax * kPage;
+  buffers_.add(gpu_, base_ + next, kPage);
+  EXPECT_EQ(find(next), nullptr);
+  buffers_.remove(base_ + next);
+  EXPECT_EQ(releases_.count, 0u) << "it is none of them";
+  buffers_.remove(base_);
+  EXPECT_EQ(releases_.count, 1u);
+  buffers_.add(gpu_, base_ + next, kPage);
+  EXPECT_NE(find(next), nullptr);
+}
+
+TEST_F(DmabufBufferListTest, IsHeldWithinOneSlabAlone) {
+  buffers_.add(gpu_, base_, 2 * kSlab);
+  DmabufBuffer* const buffer = find(kSlab - kPage, 2 * kPage);
+  ASSERT_NE(buffer, nullptr);
+  EXPECT_FALSE(buffer->hold(base_ + kSlab - kPage, 2 * kPage));
+  EXPECT_FALSE(buffer->hold(base_ + 2 * kSlab, kPage)) << "behind it";
+  EXPECT_TRUE(buffer->hold(base_ + kSlab, kPage));
+  EXPECT_EQ(buffer->slab_of(base_ + kSlab).address, base_ + kSlab);
+  buffer->let_go();
+}
+
+TEST_F(DmabufBufferListTest, ARequestThatDoesNotEndKeepsTheSlotsAndItsPlaceIsFree) {
+  buffers_.add(gpu_, base_, kPage);
+  DmabufBuffer* const buffer = find(0);
+  ASSERT_TRUE(buffer->hold(base_, kPage));
+  buffers_.remove(base_);
+  EXPECT_EQ(releases_.count, 0u);
+  EXPECT_FALSE(buffer->hold(base_, kPage)) << "nobody else holds it";
+  buffers_.add(gpu_, base_ + kPage, kPage);
+  EXPECT_EQ(find(kPage), buffer);
+  buffer->let_go();
+}
+
+TEST_F(DmabufBufferListTest, OtherMemoryAtItsAddressEndsItAndAHolderKeepsItsSlots) {
+  for (const bool is_held : {false, true}) {
+    buffers_.add(gpu_, base_, kPage);
+    DmabufBuffer* const buffer = find(0);
+    ASSERT_EQ(buffer->hold(base_, kPage), true);
+    if (!is_held) buffer->let_go();
+    const unsigned before = releases_.count;
+    gpu_.replace(memory_);
+    EXPECT_EQ(find(0), nullptr);
+    EXPECT_EQ(releases_.count, before + (is_held ? 0 : 1));
+    if (is_held) buffer->let_go();
+    buffers_.remove(base_);
+    EXPECT_GT(releases_.count, before);
+  }
+}
+
 }  // namespace
 }  // namespace penstock::core

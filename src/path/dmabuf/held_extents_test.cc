@@ -4,12 +4,15 @@
 #include "path/dmabuf/held_extents.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 
 #include <csignal>
 #include <thread>
 #include <vector>
 
+#include "fakes/forbidden_calls.h"
 #include "fakes/held_fixture.h"
 #include "fakes/leave_child.h"
 #include "fakes/waiting.h"
@@ -193,6 +196,43 @@ TEST_P(HeldExtentsTest, ADescriptorThatTheProgramClosedIsLeftAlone) {
 }
 
 // Threads hold and let go while a writer comes again and again.
+// In a child, since the calls stay forbidden.
+TEST_P(HeldExtentsTest, WhatTheSystemRefusesIsToldByItsCause) {
+  const std::string path = files_.path("file");
+  const int drive = files_.drive();
+  const auto cause_without = [&](long call, bool is_open) {
+    const UniqueFd user(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const auto file = File::open(storage_, user.get());
+    if (!is_open && !forbid_calls({call})) return kFiltersRefused;
+    const HeldExtents::Opened opened = HeldExtents::open(**file, drive, kPatient);
+    if (opened.extents == nullptr) return static_cast<int>(opened.cause);
+    if (opened.extents->hold() != ExtentCause::none || !forbid_calls({call})) return kFiltersRefused;
+    const ExtentCause cause = opened.extents->is_intact(0, kBytes);
+    opened.extents->let_go();
+    return static_cast<int>(cause == ExtentCause::extents_unknown ? opened.extents->hold() : cause);
+  };
+  EXPECT_EQ(in_child([&] { return cause_without(SYS_openat, false); }), static_cast<int>(ExtentCause::not_readable));
+  EXPECT_EQ(in_child([&] { return cause_without(SYS_ioctl, true); }), static_cast<int>(ExtentCause::extents_unknown));
+}
+
+TEST_P(HeldExtentsTest, ADescriptorOfNoFileIsNotReadable) {
+  const HeldExtents::Opened opened = HeldExtents::open(UniqueFd(), files_.drive(), kPatient);
+  EXPECT_EQ(opened.cause, ExtentCause::not_readable);
+  EXPECT_EQ(opened.error, EBADF);
+}
+
+TEST_P(HeldExtentsTest, ADrivesNodeIsTakenForNoOther) {
+  struct stat facts {};
+  ASSERT_EQ(::fstat(files_.drive(), &facts), 0);
+  const Result<std::uint32_t> sector = drive_sector(files_.drive(), facts.st_rdev);
+  ASSERT_TRUE(sector.ok());
+  EXPECT_EQ(*sector % 512, 0u);
+  EXPECT_TRUE(drive_sector(files_.drive(), facts.st_rdev + 1).status().is_errno(ENXIO));
+  EXPECT_TRUE(drive_sector(open_file(O_RDONLY).get(), facts.st_dev).status().is_errno(ENXIO)) << "no drive";
+  EXPECT_TRUE(drive_sector(-1, facts.st_rdev).status().is_errno(EBADF));
+  EXPECT_TRUE(open_drive_node(makedev(511, 4711)).status().is_errno(ENODEV)) << "the system knows none";
+}
+
 TEST_P(HeldExtentsTest, ManyThreadsHoldAFileThatOthersWant) {
   ASSERT_EQ(open(), "");
   std::atomic<int> held{0};

@@ -157,6 +157,9 @@ TEST_F(P2pdmaTest, RefusesHostMemoryAndConfigurationThatWantsNoDirectIo) {
   EXPECT_EQ(path_->judge(*file_, devices_->describe(host), Op::read).reason, Reason::host_memory);
   make_path({.direct_io = false});
   EXPECT_EQ(judge().reason, Reason::direct_io_off);
+  make_path({});
+  file_->give_up_o_direct();
+  EXPECT_EQ(judge().reason, reason_of(Obstacle::no_direct_io));
 }
 
 TEST_F(P2pdmaTest, MemoryThatIsMappedNowhereIsNotExportable) {
