@@ -92,5 +92,22 @@ TEST_F(RingRegistrationsTest, WithoutARingThereIsNothingToUnregister) {
   registrations_.forget_memory(nullptr, memory_);
 }
 
+TEST_F(RingRegistrationsTest, NoMoreThanEightPiecesOfMemoryAreKept) {
+  for (std::size_t i = 0; i < 10; ++i) registrations_.keep_memory(ring_, channel_facts(i));
+  EXPECT_EQ(ring_.memories, 8);
+  registrations_.keep_memory(ring_, {});
+  EXPECT_EQ(ring_.memories, 8) << "nothing is no memory";
+}
+
+TEST_F(RingRegistrationsTest, WhereTheRingHasGoneNothingIsAskedOfIt) {
+  (void)number(1);
+  registrations_.keep_memory(ring_, channel_facts(0));
+  registrations_.forget_file(nullptr, 0);
+  registrations_.forget_memory(nullptr, memory_);
+  EXPECT_EQ(ring_.files, 1);
+  EXPECT_EQ(ring_.unregistered, nullptr);
+  EXPECT_EQ(number(1), 1) << "it is forgotten";
+}
+
 }  // namespace
 }  // namespace penstock::core

@@ -6,10 +6,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <string>
 
 #include "device/host/host_device.h"
+#include "fakes/failing_gpu.h"
 #include "fakes/fake_storage.h"
 
 namespace penstock::core {
@@ -345,6 +348,119 @@ TEST_P(StorageChannelBothWaysTest, AFlushThatFailsFailsTheWrite) {
 
 // The kernel's lock on the file keeps it from those who write the rest of the page through the page cache, as long as
 // its caller waits for it: io_uring does not.
+TEST_P(StorageChannelBothWaysTest, ADescriptorThatCannotBeOpenedFailsTheChunk) {
+  storage_.reopen_fails = true;
+  open_file();
+
+  const Completion done = through(chunk_of(Op::read, IoMode::o_direct, 0, 4096), GetParam());
+
+  EXPECT_TRUE(done.status.is_errno(EACCES)) << describe(done.status);
+  EXPECT_EQ(done.bytes, 0u);
+}
+
+TEST_P(StorageChannelBothWaysTest, DirectIoThatIsRefusedIsToldWhereThePageCacheCannotBeHad) {
+  for (const int error : {EINVAL, EOPNOTSUPP}) {
+    storage_.open_flags = O_RDWR | O_DIRECT;
+    storage_.reopen_fails = true;
+    open_file();
+    storage_.faults = {{.error = error}};
+
+    const Completion done = through(chunk_of(Op::read, IoMode::o_direct, 0, 4096), GetParam());
+
+    EXPECT_TRUE(done.status.is_errno(error)) << describe(done.status);
+    EXPECT_EQ(done.io_mode, IoMode::o_direct);
+  }
+}
+
+TEST_F(StorageChannelTest, WithoutARingAChunkFailsWithItsError) {
+  storage_.open_flags |= O_DIRECT;
+  storage_.ring_error = EMFILE;
+  open_file();
+
+  const Completion done = through(chunk_of(Op::read, IoMode::o_direct, 0, 4096), true);
+
+  EXPECT_TRUE(done.status.is_errno(EMFILE)) << describe(done.status);
+}
+
+TEST_F(StorageChannelTest, ARingThatTellsNothingMoreFailsWhatItHasAndBreaksTheChannel) {
+  storage_.open_flags |= O_DIRECT;
+  open_file();
+  const std::unique_ptr<Channel> channel = open_channel();
+  const Chunk chunk = chunk_of(Op::read, IoMode::o_direct, 0, 4096);
+  for (const std::uint64_t cookie : {1, 2}) channel->submit(request_, chunk, cookie);
+  EXPECT_TRUE(channel->hooks().wait_for_storage(std::chrono::steady_clock::now()));
+  storage_.reap_error = EBADF;
+  Completion done[4];
+  ASSERT_EQ(channel->poll(done, true), 2u);
+  for (const Completion& one : {done[0], done[1]}) EXPECT_TRUE(one.status.is_errno(EBADF)) << describe(one.status);
+  EXPECT_TRUE(channel->is_broken());
+  EXPECT_FALSE(channel->hooks().wait_for_storage(std::chrono::steady_clock::now()));
+}
+
+TEST_F(StorageChannelTest, AChannelThatIsClosedEarlyEndsItsTransfersFirst) {
+  storage_.open_flags |= O_DIRECT;
+  open_file();
+  std::unique_ptr<Channel> channel = open_channel();
+  channel->submit(request_, chunk_of(Op::read, IoMode::o_direct, 0, 4096), 0);
+  channel.reset();
+  EXPECT_EQ(device_bytes(4096), file_bytes(0, 4096));
+}
+
+TEST_F(StorageChannelTest, EachCallOfTheDriverMayFailAndNoWrongByteIsTold) {
+  FailingGpu gpu;
+  storage_.open_flags |= O_DIRECT;
+  open_file();
+  auto* const memory = static_cast<std::byte*>(*gpu.allocate(1 << 20));
+  unsigned errors = 0;
+  for (unsigned n = 1; n == 1 || gpu.has_failed(); ++n) {
+    gpu.fail_at(n);
+    const auto channel = StorageChannel::open(storage_, {.device = &gpu, .depth = 2, .chunk_max = kChunk});
+    errors += channel.ok() ? 0 : 1;
+    if (!channel.ok()) continue;
+    const Chunk chunk = chunk_of(Op::read, IoMode::o_direct, 0, 4096);
+    request_.memory = memory;
+    for (const std::uint64_t cookie : {1, 2}) (*channel)->submit(request_, chunk, cookie);
+    while (!(*channel)->is_idle()) {
+      Completion done;
+      if ((*channel)->poll({&done, 1}, true) == 0) break;
+      errors += done.status.ok() ? 0 : 1;
+      if (done.status.ok()) {
+        EXPECT_EQ(std::memcmp(memory, storage_.content.data(), done.bytes), 0) << n;
+      }
+    }
+  }
+  EXPECT_GT(errors, 3u);
+  EXPECT_EQ(gpu.allocation_count(), 1u);
+}
+
+// Reads wait for storage while copies are under way, writes for copies.
+TEST_F(StorageChannelTest, WhereCopiesTakeLongTheSideThatFeedsTheOtherIsWaitedFor) {
+  FakeGpu gpu;
+  gpu.lands_late = true;
+  storage_.open_flags |= O_DIRECT;
+  open_file();
+  auto* const memory = static_cast<std::byte*>(*gpu.allocate(64 * kChunk));
+  for (const Op op : {Op::read, Op::write}) {
+    const auto channel = std::move(*StorageChannel::open(storage_, {.device = &gpu, .depth = 4, .chunk_max = kChunk}));
+    std::memset(memory, op == Op::read ? 0 : 'w', 64 * kChunk);
+    unsigned done = 0;
+    for (unsigned next = 0; done < 12;) {
+      while (next < 12 && channel->has_room()) {
+        Chunk chunk = chunk_of(op, IoMode::o_direct, next * kChunk, kChunk);
+        chunk.buffer_offset = next++ * kChunk;
+        request_.memory = memory;
+        channel->submit(request_, chunk, 0);
+      }
+      Completion completions[4];
+      const unsigned count = channel->poll(completions, true);
+      ASSERT_GT(count, 0u);
+      for (unsigned i = 0; i < count; ++i) EXPECT_EQ(completions[i].bytes, kChunk);
+      done += count;
+    }
+    EXPECT_EQ(std::memcmp(memory, storage_.content.data(), 12 * kChunk), 0);
+  }
+}
+
 TEST_F(StorageChannelTest, ADirectWriteOfAPartOfAPageIsWaitedFor) {
   storage_.open_flags |= O_DIRECT;
   open_file();
