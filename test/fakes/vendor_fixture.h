@@ -41,8 +41,7 @@ class VendorPathTest : public PathFixture {
     fd_.reset(::open((folder_ / "file").c_str(), O_RDWR | O_CLOEXEC));
     file_ = std::move(*File::open(storage_, fd_.get()));
     if (file_->direct_offset_align() == 1) GTEST_SKIP() << "no O_DIRECT in " << testing::TempDir();
-    peers_.add(kAddress, 4 << 20);
-    devices_ = std::move(*peers_.open());
+    devices_ = open_devices();
     device_ = *devices_->device(0);
     memory_ = static_cast<char*>(*device_->memory().allocate(1 << 20));
     make_path();
@@ -59,6 +58,10 @@ class VendorPathTest : public PathFixture {
   void install(const char* library) const { machine_.install(library); }
   static void behave(const char* script) { VendorMachine::behave(script); }
 
+  virtual std::unique_ptr<DeviceSet> open_devices() {
+    peers_.add(kAddress, 4 << 20);
+    return std::move(*peers_.open());
+  }
   Path& path() override { return *path_; }
   void close_path() {
     if (path_ != nullptr) path_->forget_file(*file_);
@@ -66,10 +69,12 @@ class VendorPathTest : public PathFixture {
   }
   void make_path(VendorUse use = VendorUse::automatic, bool strict = false) {
     close_path();
-    path_ = std::make_unique<VendorPath>(
-        storage_,
-        VendorRules{
-            .use = use, .strict = strict, .library = library_file(), .patience = patience_, .root = root().string()});
+    path_ = std::make_unique<VendorPath>(storage_, VendorRules{.use = use,
+                                                               .strict = strict,
+                                                               .direct_io = direct_io_,
+                                                               .library = library_file(),
+                                                               .patience = patience_,
+                                                               .root = root().string()});
   }
   Verdict judge(Op op = Op::read) { return judge(*file_, op); }
   Verdict judge(File& file, Op op) { return path_->judge(file, devices_->describe(memory_), op); }
@@ -119,6 +124,7 @@ class VendorPathTest : public PathFixture {
   FakePeers peers_;
   std::unique_ptr<VendorPath> path_;
   std::chrono::milliseconds patience_{20'000};
+  bool direct_io_ = true;
 };
 
 }  // namespace penstock::core

@@ -121,12 +121,14 @@ struct VendorLibrary::Calls {
 
   bool load(void* library) {
     // Programs call the second close since CUDA 11.8: its header renames the first.
-    const bool can_close =
+    bool has_all =
         find(library, close_driver, "cuFileDriverClose_v2") || find(library, close_driver, "cuFileDriverClose");
-    return can_close && find(library, open_driver, "cuFileDriverOpen") &&
-           find(library, register_file, "cuFileHandleRegister") &&
-           find(library, deregister_file, "cuFileHandleDeregister") && find(library, read, "cuFileRead") &&
-           find(library, write, "cuFileWrite");
+    has_all &= find(library, open_driver, "cuFileDriverOpen");
+    has_all &= find(library, register_file, "cuFileHandleRegister");
+    has_all &= find(library, deregister_file, "cuFileHandleDeregister");
+    has_all &= find(library, read, "cuFileRead");
+    has_all &= find(library, write, "cuFileWrite");
+    return has_all;
   }
 };
 

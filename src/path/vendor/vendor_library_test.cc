@@ -32,6 +32,13 @@ TEST_F(VendorLibraryTest, TheFileThatHoldsThisCodeIsOurselves) {
   EXPECT_EQ(look_at_vendor_file("libcufile.so.0"), vendor_reason::library_missing) << "never by its name alone";
 }
 
+TEST_F(VendorLibraryTest, WhatIsNoFileOfAnAbsoluteNameIsNone) {
+  for (const char* const name : {"", "/", "/no/such/libcufile.so.0", "vendor.so"}) {
+    EXPECT_EQ(look_at_vendor_file(name), vendor_reason::library_missing) << name;
+  }
+  EXPECT_EQ(find_vendor_library("/no/such/root"), "");
+}
+
 TEST_F(VendorLibraryTest, IsFoundWhereTheToolkitPutsIt) {
   EXPECT_EQ(find_vendor_library(root_.string()), "");
   for (const char* folder : {"usr/lib/x86_64-linux-gnu", "usr/local/cuda-12.4/lib64", "usr/local/cuda-13.0/lib64",

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The vendor path where a setting, the device's driver or the library refuses what it is asked for.
+#include "fakes/failing_gpu.h"
+#include "fakes/vendor_fixture.h"
+#include "path/paths.h"
+
+namespace penstock::core {
+namespace {
+
+class VendorRefusalTest : public VendorPathTest {
+ protected:
+  std::unique_ptr<DeviceSet> open_devices() override {
+    auto gpu = std::make_unique<FailingGpu>();
+    gpu_ = gpu.get();
+    return gpu;
+  }
+  void TearDown() override {
+    if (gpu_ != nullptr) gpu_->fail_at(0);
+    VendorPathTest::TearDown();
+  }
+
+  FailingGpu* gpu_ = nullptr;
+};
+
+TEST_F(VendorRefusalTest, EachCallOfTheDriverMayFailInTheSelfTestAndIsToldByAReason) {
+  behave("direct");
+  unsigned refusals = 0;
+  for (unsigned n = 1; n == 1 || gpu_->has_failed(); ++n) {
+    make_path();
+    gpu_->fail_at(n);
+    const Verdict read = judge(Op::read), write = judge(Op::write);
+    refusals += read.usable && write.usable ? 0 : 1;
+    EXPECT_EQ(read.usable, read.reason == Reason::none) << n;
+    EXPECT_EQ(write.usable, write.reason == Reason::none) << n;
+    EXPECT_EQ(gpu_->allocation_count(), 1u) << "the user's; " << n;
+  }
+  EXPECT_GT(refusals, 10u);
+  EXPECT_EQ(leftovers(), "");
+  EXPECT_EQ(file_content(), content_);
+}
+
+TEST_F(VendorRefusalTest, EachCallOfTheDriverMayFailInARequestAndNoWrongByteIsTold) {
+  behave("direct");
+  ASSERT_TRUE(judge().usable);
+  unsigned errors = 0;
+  for (unsigned n = 1; n == 1 || gpu_->has_failed(); ++n) {
+    gpu_->fail_at(n);
+    const Completion completion = run(Op::read, 0, 8192);
+    errors += completion.status.ok() ? 0 : 1;
+    EXPECT_EQ(completion.bytes, completion.status.ok() ? 8192u : 0u) << n;
+    EXPECT_EQ(std::memcmp(memory_, content_.data(), completion.bytes), 0) << n;
+  }
+  EXPECT_EQ(errors, 1u) << "the one that makes the device's context current";
+}
+
+TEST_F(VendorRefusalTest, WhatIsKnownBeforehandOpensNoLibrary) {
+  behave("direct");
+  direct_io_ = false;
+  make_path();
+  EXPECT_EQ(judge().reason, Reason::direct_io_off);
+  direct_io_ = true;
+  const_cast<DeviceFacts&>(gpu_->facts()).is_pinned_for_modules = false;
+  make_path();
+  EXPECT_EQ(judge().reason, vendor_reason::gpu);
+  EXPECT_EQ(seen(), nullptr);
+  make_path(VendorUse::force);
+  EXPECT_TRUE(judge().usable) << "it may copy";
+}
+
+TEST_F(VendorRefusalTest, AFileWithoutDirectIoIsRefused) {
+  behave("direct");
+  file_->give_up_o_direct();
+  EXPECT_EQ(judge().reason, reason_of(Obstacle::no_direct_io));
+}
+
+TEST_F(VendorRefusalTest, WithoutTheLibraryNoChannelOpens) {
+  make_path(VendorUse::off);
+  EXPECT_EQ(judge().reason, vendor_reason::off);
+  EXPECT_TRUE(
+      path_->open_channel({.device = device_, .depth = 1, .chunk_max = kChunk}).status().is(Code::path_refused));
+}
+
+TEST_F(VendorRefusalTest, AChannelPinsOnlyWhatItMayBounceWith) {
+  const ChannelOptions options{.device = device_, .depth = 4, .chunk_max = kChunk};
+  EXPECT_EQ(path_->channel_bytes(options), kChunk);
+  make_path(VendorUse::automatic, true);
+  EXPECT_EQ(path_->channel_bytes(options), 0u);
+}
+
+}  // namespace
+}  // namespace penstock::core
