@@ -319,9 +319,11 @@ penstock_status penstock_file_create(penstock_session* session, const char* name
                                      penstock_file** file);
 /* Flushes the file, gives it its name and flushes the folder, so that a reader finds the old file or all of the new
  * one, also after a power failure. Call it when all writes have ended, and write nothing afterwards. If it fails, it
- * may be called again. Only for files from penstock_file_create(). */
+ * may be called again, but not once the file's own bytes could not be flushed: they may be lost, so that it fails with
+ * the same error again. Only for files from penstock_file_create(). */
 penstock_status penstock_file_publish(penstock_file* file);
-/* Once this has succeeded, all earlier writes survive a power failure. */
+/* Once this has succeeded, all earlier writes survive a power failure. If it fails, they may be lost, also where a
+ * later call succeeds (fsync(2)): write them again. */
 penstock_status penstock_file_sync(penstock_file* file);
 
 typedef enum penstock_advice {

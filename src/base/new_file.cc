@@ -190,7 +190,8 @@ Status NewFile::give_final_name(bool replace) {
 }
 
 Status NewFile::publish(bool replace) {
-  if (is_flushed_ && calls_.flush(fd_.get()) != 0) return os_failure(errno, "flush the file");
+  if (is_flushed_ && flushed_.ok() && calls_.flush(fd_.get()) != 0) flushed_ = os_failure(errno, "flush the file");
+  if (!flushed_.ok()) return flushed_;
   if (!is_published_) {
     if (const Status status = give_final_name(replace); !status.ok()) return status;
     is_published_ = true;

@@ -60,7 +60,9 @@ class NewFile {
   // Flushes the file, gives it its name, and flushes the folder (if is_flushed). Fails, with nothing changed under the
   // name, if a file with the name exists and must not be replaced, if that is a pipe or a device, which are never
   // replaced, and for all other errors; then it may be called again. If only the folder could not be flushed, the file
-  // has its name all the same (see is_published()), and a second call flushes the folder.
+  // has its name all the same (see is_published()), and a second call flushes the folder. If the file could not be
+  // flushed, each later call fails with the same error: the kernel may have dropped its bytes, and would call the next
+  // flush a success (fsync(2)).
   Status publish(bool replace);
   bool is_published() const { return is_published_; }
 
@@ -87,6 +89,7 @@ class NewFile {
   std::string name_;       // The final name in the folder.
   std::string temporary_;  // The present name in the folder; empty if it has none.
   bool is_published_ = false;
+  Status flushed_;
 };
 
 // Flushes the folder's names to storage. A file system that returns EINVAL does not support it, which counts as

@@ -60,13 +60,15 @@ class Mount final : public NameCalls {
   int flush(int fd) override {
     struct stat facts {};
     const bool is_folder = ::fstat(fd, &facts) == 0 && S_ISDIR(facts.st_mode);
-    return is_folder && folder_error != 0 ? refuse(folder_error) : NameCalls::flush(fd);
+    if (is_folder) return folder_error != 0 ? refuse(folder_error) : NameCalls::flush(fd);
+    return file_error != 0 ? refuse(std::exchange(file_error, 0)) : NameCalls::flush(fd);
   }
 
   int link_error = EOPNOTSUPP;
   int renames_left = 1000;
   int late_removals = 0;  // Removals that fail although the file was closed: the mount has not seen the close yet.
   int folder_error = 0;   // The errno of flushing a folder.
+  int file_error = 0;     // The errno of flushing a file, once.
   std::function<void(int folder, const char* name)> before_rename;  // Once.
 
  private:
@@ -108,6 +110,20 @@ class MountTest : public testing::Test {
   Mount mount_;
   std::string folder_ = testing::TempDir() + "penstock_mount_XXXXXX";
 };
+
+// The kernel tells of bytes that it could not write once, and forgets them.
+TEST_F(MountTest, AFileThatCouldNotBeFlushedNeverGetsItsName) {
+  auto file = create();
+  ASSERT_TRUE(file.ok()) << describe(file.status());
+  mount_.file_error = EIO;
+
+  EXPECT_TRUE((*file)->publish(false).is_errno(EIO));
+  EXPECT_TRUE((*file)->publish(false).is_errno(EIO));
+
+  EXPECT_FALSE((*file)->is_published());
+  file = failure(Code::closed, "end");
+  EXPECT_EQ(names(), Names{});
+}
 
 TEST_F(MountTest, WithoutHardLinksAFileIsPublishedAllTheSame) {
   for (const int error : {EOPNOTSUPP, EPERM, ENOSYS}) {

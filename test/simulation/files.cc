@@ -195,12 +195,26 @@ void File::note_size(std::uint64_t size) {
   if (size != std::exchange(size_, size) && looks_ > 0) sizes_.push_back(size);
 }
 
+// What was flushed is durable, and so is the place of what was given up there before.
+void File::end_flushed() {
+  const auto is_flushed = [&](const Unflushed& one) { return one.write <= durable_writes_ && !one.is_given_up; };
+  for (Unflushed& old : unflushed_) {
+    const auto is_covering = [&](const Unflushed& one) {
+      return is_flushed(one) && one.write > old.write && one.offset <= old.offset &&
+             old.offset + old.after.size() <= one.offset + one.after.size();
+    };
+    old.is_given_up = old.is_given_up && std::none_of(unflushed_.begin(), unflushed_.end(), is_covering);
+  }
+  std::erase_if(unflushed_, is_flushed);
+}
+
 int File::flush(std::uint64_t writes) {
   if (!has(Fault::broken)) {
     durable_writes_ = std::max(durable_writes_, writes);
-    std::erase_if(unflushed_, [&](const Unflushed& one) { return one.write <= durable_writes_; });
+    end_flushed();
     return 0;
   }
+  for (Unflushed& one : unflushed_) one.is_given_up = one.is_given_up || one.write <= writes;
   ++errors_[EIO];
   failures_.push_back({0, ~std::uint64_t{0}});
   return EIO;

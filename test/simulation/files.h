@@ -137,6 +137,7 @@ class File {
     std::uint64_t write, offset;
     std::vector<std::byte> before, after;
     std::uint64_t size_before, size_after;
+    bool is_given_up = false;  // A flush of it failed: the kernel does not try again, and tells nobody a second time.
   };
 
   void draw_kind();
@@ -145,6 +146,7 @@ class File {
   bool are_of(std::span<const std::byte> bytes, std::uint32_t change, std::uint64_t first) const;
   void require_asked(std::uint64_t first, std::span<const std::byte> bytes);
   void note_unflushed(std::uint64_t offset, std::span<const std::byte> bytes);
+  void end_flushed();
   void note_size(std::uint64_t size);
   void note_change(std::uint64_t first, std::uint64_t size);
   bool was_there(const Look& look, std::uint64_t at, std::byte byte) const;
