@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -35,6 +36,8 @@ class Drive {
 
   // Power is lost behind so many changes; calls this at once.
   void lose_power_at(std::uint64_t change, std::function<void()> lost) { left_ = change, lost_ = std::move(lost); }
+  // It is lost now, if it was to be and was not.
+  void lose_power() { left_ = std::min<std::uint64_t>(left_, 1), count_change(); }
   bool has_lost_power() const { return image_.has_value(); }
   // Everything becomes as it was left then, or as it is. No file may be open.
   void start_anew();

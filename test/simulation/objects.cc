@@ -274,6 +274,7 @@ Tally Objects::run() {
   if (random.one_in(8)) scheduler().refuse_threads(static_cast<unsigned>(random.between(1, 4)));
   for (std::thread& thread : threads) thread.join();
   penstock_session_close(session_);
+  drive().lose_power();  // What was told as published is there all the same.
   verify();
   if (scheduler().tasks_alive() > 1) scheduler().fail("a thread outlives the session");
   return tally_;
