@@ -20,22 +20,17 @@
 #include "kv/store.h"
 #include "kv/test_chunks.h"
 
-namespace {
-
 // The call of this thread that is refused: after so many others. 0: none is.
-thread_local unsigned calls_left = 0;
-thread_local int refusal = 0;
+static thread_local unsigned calls_left = 0;
+static thread_local int refusal = 0;
 
-bool is_refused() {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define PENSTOCK_CALLS_ARE_REFUSED 1
+static bool is_refused() {
   if (calls_left == 0 || --calls_left > 0) return false;
   errno = refusal;
   return true;
 }
-
-}  // namespace
-
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define PENSTOCK_CALLS_ARE_REFUSED 1
 // These stand in place of the C library's. A sanitizer has its own.
 extern "C" {
 int mkdir(const char* path, mode_t mode) noexcept {
