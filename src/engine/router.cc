@@ -30,13 +30,22 @@ Router::Router(const EngineRules& rules, const PathEnvironment& environment)
   }
 }
 
+// A path that a stream's request cannot use is not asked. It might make its self-test first, which frees memory of the
+// device: CUDA's driver waits for all streams then, and this one waits for the request.
+Verdict Router::judge(const Flight& flight, std::size_t index) const {
+  const RoutedRequest& request = flight.request;
+  const Paths& paths = paths_for(*request.file);
+  const bool is_left_out = flight.memory_is_staging && &paths == &paths_ && !can_stage(traits_of(rules_.paths[index]));
+  return is_left_out ? refused(rules_.paths[index], Reason::on_stream)
+                     : paths[index]->judge(*request.file, request.facts, request.op);
+}
+
 Status Router::choose(Flight& flight) const {
   RoutedRequest& request = flight.request;
   Report& report = flight.report;
-  for (const auto& path : paths_for(*request.file)) {
-    Verdict verdict = path->judge(*request.file, request.facts, request.op);
-    if (verdict.usable && flight.memory_is_staging && !can_stage(traits_of(verdict.path)))
-      verdict = refused(verdict.path, Reason::on_stream);
+  const Paths& paths = paths_for(*request.file);
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const Verdict verdict = judge(flight, i);
     if (!verdict.usable) {
       if (report.refused < 0) {
         report.refused = static_cast<int>(verdict.path);
@@ -48,7 +57,7 @@ Status Router::choose(Flight& flight) const {
     if (flight.required && *flight.required != verdict.path) continue;
     // The report keeps path and reason of the whole way.
     const bool by_itself = !flight.memory_is_staging || stages_by_itself(traits_of(verdict.path));
-    flight.path = by_itself ? path.get() : staging_path_.get();
+    flight.path = by_itself ? paths[i].get() : staging_path_.get();
     report.path = verdict.path;
     report.path_reason = verdict.reason;
     request.prefer_cached = rules_.direct_io == DirectIo::automatic && request.op == Op::read &&

@@ -42,6 +42,7 @@ class Router {
   using Paths = std::vector<std::unique_ptr<Path>>;
 
   const Paths& paths_for(const File& file) const { return file.userspace() != nullptr ? userspace_paths_ : paths_; }
+  Verdict judge(const Flight& flight, std::size_t index) const;
   IoMode wanted_io_mode(const RoutedRequest& request) const;
   bool is_listed(PathId path) const;
   static void end_with_file(RoutedRequest& request);
