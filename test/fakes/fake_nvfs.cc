@@ -51,6 +51,7 @@ bool is_misfit(const nvfs::IoArgument& io, int file_flags) {
   return !is_whole || (file_flags & O_DIRECT) == 0 || (::fstat(io.fd, &status) == 0 && status.st_ino != io.inode);
 }
 
+constexpr std::int64_t kInterrupted = 512;  // The kernel's own number for a wait that a signal ended.
 constexpr std::size_t kLargerArgument = sizeof(nvfs::Argument) + 8;
 
 }  // namespace
@@ -124,7 +125,8 @@ int FakeNvfs::fail(nvfs::Argument& argument, std::int64_t error) const {
 }
 
 FakeNvfs::Fault FakeNvfs::next_fault(unsigned long call) {
-  if (faults.empty() || faults.front().call != call) return {};
+  if (faults.empty()) return draw_fault(call);
+  if (faults.front().call != call) return {};
   const Fault fault = faults.front();
   faults.pop_front();
   return fault;
@@ -235,7 +237,7 @@ int FakeNvfs::refuse(nvfs::Argument& argument, const nvfs::IoArgument& io, std::
   Group& group = found->second;
   if (lie == Lie::writes_fence) group.fence->result = -error;
   scribble(*group.fence);
-  if (lie == Lie::moves_refused) std::memset(at(group.gpu_address), 0xee, kBlock);
+  if (lie == Lie::moves_refused) std::memset(reach(group.gpu_address, kBlock), 0xee, kBlock);
   if (lie == Lie::dies_of_refusals) group.state = State::dead;
   return fail(argument, error);
 }
@@ -243,7 +245,8 @@ int FakeNvfs::refuse(nvfs::Argument& argument, const nvfs::IoArgument& io, std::
 // A request that known versions refuse is carried out: some bytes change.
 int FakeNvfs::take(nvfs::Argument& argument, nvfs::IoArgument io) {
   const Group& group = groups_.at(io.shadow);
-  std::memset(at(group.gpu_address + io.gpu_offset), 0xee, std::min(io.size, group.gpu_bytes - io.gpu_offset));
+  const std::uint64_t bytes = std::min(io.size, group.gpu_bytes - io.gpu_offset);
+  std::memset(reach(group.gpu_address + io.gpu_offset, bytes), 0xee, bytes);
   io.result = static_cast<std::int64_t>(io.size);
   argument.put(io);
   return 0;
@@ -274,7 +277,8 @@ int FakeNvfs::control_io(unsigned long call, nvfs::Argument& argument) {
   const std::int64_t result = carry_out(call, io, group, std::min<std::uint64_t>(fault.at_most, io.size));
   --under_way;
   lock.lock();
-  group.state = State::ready;
+  group.state = result == -EINTR ? State::dead : State::ready;
+  if (result == -EINTR) return fail(argument, kInterrupted);
   if (result < 0) return fail(argument, -result);
   if (counts_grow) (call == nvfs::kWrite ? writes_ok_ : reads_ok_) += 1;
   scribble(*group.fence);
@@ -331,14 +335,19 @@ bool FakeNvfs::read_block(const Group& group, const nvfs::IoArgument& io, const 
   const std::uint64_t offset = static_cast<std::uint64_t>(io.file_offset) + done;
   bool went = false;
   for (std::uint64_t at_byte = 0; at_byte < kBlock; at_byte += block_size) {
-    const bool goes = is_hooked(offset) && has_data(io.fd, offset + at_byte);
+    const bool is_data = has_data(io.fd, offset + at_byte) && !(zeros_are_holes && is_zero(from + done + at_byte));
+    const bool goes = is_hooked(offset) && is_data;
     const std::uint64_t gpu_offset = lie == Lie::reads_at_beginning ? 0 : io.gpu_offset;
-    std::byte* const to = goes ? at(group.gpu_address + gpu_offset + done) : at(io.shadow + within + done);
+    std::byte* const to = goes ? reach(group.gpu_address + gpu_offset + done, kBlock) : at(io.shadow + within + done);
     std::memcpy(to + at_byte, from + done + at_byte, block_size);
     if (goes && lie == Lie::reads_wrong && done == 0) to[at_byte] ^= std::byte{1};
     went = went || goes;
   }
   return went;
+}
+
+bool FakeNvfs::is_zero(const std::byte* block) const {
+  return std::all_of(block, block + block_size, [](std::byte one) { return one == std::byte{}; });
 }
 
 bool FakeNvfs::has_data(int fd, std::uint64_t offset) const {
@@ -354,11 +363,12 @@ std::int64_t FakeNvfs::write_blocks(const Group& group, const nvfs::IoArgument& 
   for (std::uint64_t done = 0; done < at_most; done += kBlock) {
     const bool hooked = is_hooked(static_cast<std::uint64_t>(io.file_offset) + done);
     is_direct = is_direct && hooked;
-    const std::byte* const from = hooked ? at(group.gpu_address + io.gpu_offset + done) : at(io.shadow + done);
+    const std::byte* const from =
+        hooked ? reach(group.gpu_address + io.gpu_offset + done, kBlock) : at(io.shadow + done);
     std::memcpy(pages.data + done, from, kBlock);
   }
   if (lie == Lie::writes_wrong) pages.data[0] ^= std::byte{1};
-  const ssize_t count = ::pwrite(io.fd, pages.data, at_most, io.file_offset);
+  const ssize_t count = write_file(io.fd, pages.data, at_most, io.file_offset, is_direct);
   return count < 0 ? -errno : count;
 }
 

@@ -8,6 +8,8 @@
 // nothing about DMA, BAR space, IOMMUs and the order in which a GPU sees bytes.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -82,6 +84,17 @@ class FakeNvfs final : public NvfsKernel {
   // Whether a block of the file system, of block_size bytes, is a hole, besides those that the file itself tells of.
   std::function<bool(std::uint64_t file_offset)> is_hole = [](std::uint64_t) { return false; };
   std::uint64_t block_size = nvfs::kBlock;
+  bool zeros_are_holes = false;  // Blocks of zeros were never written, or were punched.
+  // For a machine whose GPU memory no CPU reaches: how the module does. It moves bytes that the file system's own calls
+  // see but for those of the shadow buffer, which a write that bypasses it puts into the file.
+  std::function<std::byte*(std::uint64_t address, std::uint64_t bytes)> reach =
+      [](std::uint64_t address, std::uint64_t) { return reinterpret_cast<std::byte*>(address); };
+  std::function<ssize_t(int fd, const std::byte* from, std::uint64_t bytes, std::int64_t offset, bool is_direct)>
+      write_file = [](int fd, const std::byte* from, std::uint64_t bytes, std::int64_t offset, bool) {
+        return ::pwrite(fd, from, bytes, offset);
+      };
+  // The fault of a call where `faults` has none.
+  std::function<Fault(unsigned long call)> draw_fault = [](unsigned long) { return Fault{}; };
 
   // ---- What it sees afterwards
   std::vector<Request> requests;
@@ -123,6 +136,7 @@ class FakeNvfs final : public NvfsKernel {
   std::int64_t read_blocks(const Group& group, const nvfs::IoArgument& io, std::uint64_t at_most) const;
   bool read_block(const Group& group, const nvfs::IoArgument& io, const std::byte* from, std::uint64_t done) const;
   bool has_data(int fd, std::uint64_t offset) const;
+  bool is_zero(const std::byte* block) const;
   std::int64_t write_blocks(const Group& group, const nvfs::IoArgument& io, std::uint64_t at_most,
                             bool& is_direct) const;
   Fault next_fault(unsigned long call);
