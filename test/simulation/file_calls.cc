@@ -94,6 +94,7 @@ bool answer(long number, const long* arguments, long& result) {
   auto* const counts = reinterpret_cast<std::uint64_t*>(arguments[2]);
   const std::uint64_t pages = (range->offset % 4096 + range->length + 4095) / 4096;
   counts[0] = scheduler().random().one_in(2) ? pages : scheduler().random().below(pages + 1);
+  if (open->file->is_scratch()) counts[0] = 0;
   result = 0;
   return true;
 }
@@ -118,6 +119,7 @@ int open_on_drive(Real really, const char* name, int flags, mode_t mode, More...
 
 template <typename Real, typename... More>
 int open_by(Real really, const char* name, int flags, mode_t mode, More... folder) {
+  if (int node = -1; open_device != nullptr && open_device(name, node)) return node;
   const Disk::Open* const known = disk().find(descriptor_of(name));
   if (known == nullptr && drive().is_made()) return open_on_drive(really, name, flags, mode, folder...);
   if (known == nullptr) return really(folder..., name, flags, mode);
@@ -151,6 +153,7 @@ int openat(int folder, const char* name, int flags, ...) {
 
 int close(int fd) {
   static const auto really = REAL(close);
+  if (close_device != nullptr && close_device(fd)) return 0;
   disk().drop(fd);
   return really(fd);
 }
@@ -173,7 +176,8 @@ int fstatfs(int fd, struct statfs* answered) noexcept {
   static const auto really = REAL(fstatfs);
   const int result = really(fd, answered);
   const Disk::Open* const open = disk().find(fd);
-  if (open != nullptr && result == 0) answered->f_type = open->file->file_system();
+  if (open != nullptr && result == 0)
+    answered->f_type = open->file->file_system(), answered->f_bsize = disk().block_size;
   return result;
 }
 
@@ -192,6 +196,7 @@ int futimens(int fd, const timespec* times) noexcept {
 // What the kernel alone can do.
 void* mmap(void* place, std::size_t size, int access, int flags, int fd, off_t offset) noexcept {
   static const auto really = REAL(mmap);
+  if (void* const mapped = map_device == nullptr ? nullptr : map_device(fd, size); mapped != nullptr) return mapped;
   if (const Disk::Open* const open = disk().find(fd); open != nullptr) open->file->give_to_kernel();
   return really(place, size, access, flags, fd, offset);
 }

@@ -58,6 +58,9 @@ bool has_unreached(std::span<const iovec> memory) {
 
 }  // namespace
 
+bool (*open_device)(const char* name, int& fd) = nullptr;
+bool (*close_device)(int fd) = nullptr;
+void* (*map_device)(int fd, std::size_t size) = nullptr;
 bool (*is_out_of_reach)(const void* memory) = nullptr;
 
 File::File(std::uint8_t number, std::uint64_t size)
@@ -148,12 +151,20 @@ std::size_t File::move(bool is_write, std::span<const iovec> memory, std::uint64
 
 std::size_t File::write(std::span<const std::byte> bytes, std::uint64_t offset) {
   if (is_of_a_drive_) note_unflushed(offset, bytes);
-  else require_asked(offset, bytes);
+  else if (!is_scratch_) require_asked(offset, bytes);
   note_change(offset, bytes.size());
   ++writes_, ++times_;
   const std::size_t done = bytes_.write(bytes.data(), bytes.size(), offset);
   note_size(std::max(size_, offset + done));
   return done;
+}
+
+void File::spoil(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (!is_scratch_) require_asked(offset, bytes, true);
+  note_change(offset, bytes.size());
+  ++times_;
+  if (bytes_.write(bytes.data(), bytes.size(), offset) < bytes.size()) scheduler().fail("a file is full");
+  note_size(std::max(size_, offset + bytes.size()));
 }
 
 void File::note_unflushed(std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -264,10 +275,10 @@ bool File::are_of(std::span<const std::byte> bytes, std::uint32_t change, std::u
   return std::memcmp(meant.data(), bytes.data(), bytes.size()) == 0;
 }
 
-void File::require_asked(std::uint64_t first, std::span<const std::byte> bytes) {
+void File::require_asked(std::uint64_t first, std::span<const std::byte> bytes, bool is_spoiled) {
   for (const Asked& one : asked_) {
     if (first < one.first || first + bytes.size() > one.end) continue;
-    if (are_of(bytes, one.change, first)) return;
+    if (is_spoiled || are_of(bytes, one.change, first)) return;
     scheduler().fail(
         text_of("wrong bytes are written: %llu at %llu of file %llu", bytes.size(), first, number_).c_str());
   }

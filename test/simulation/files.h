@@ -52,6 +52,10 @@ struct Fate {
   Nanoseconds latency = 0;
 };
 
+// A device's node, by its name and by its descriptor; false: it is none. Null: there are none.
+extern bool (*open_device)(const char* name, int& fd);
+extern bool (*close_device)(int fd);
+extern void* (*map_device)(int fd, std::size_t size);  // Null, if it is none's.
 // Whether no CPU reaches the memory, as that of a GPU: the kernel moves nothing to or from it. Null: it reaches all.
 extern bool (*is_out_of_reach)(const void* memory);
 
@@ -94,10 +98,15 @@ class File {
   void resize(std::uint64_t size);
   void punch(std::uint64_t first, std::uint64_t end);
   bool is_of_a_drive() const { return is_of_a_drive_; }
+  // A module of the kernel writes bytes of its own where others were asked for: whoever asked must write again.
+  void spoil(std::uint64_t offset, std::span<const std::byte> bytes);
   // Any of the sectors, and sizes, that were not flushed are lost. Of files of drives.
   std::vector<std::byte> after_a_loss_of_power(Random& random) const;
 
   // ---- For the program
+  // Anybody may write anything into it. None of it is ever cached.
+  void be_scratch() { is_scratch_ = true; }
+  bool is_scratch() const { return is_scratch_; }
   // How many moves there were of bytes that were written, and of how many a loss of power would lose nothing.
   std::uint64_t writes() const { return writes_; }
   std::uint64_t durable_writes() const { return durable_writes_; }
@@ -144,7 +153,7 @@ class File {
   std::size_t write(std::span<const std::byte> bytes, std::uint64_t offset);
   // They are what this write has at that offset.
   bool are_of(std::span<const std::byte> bytes, std::uint32_t change, std::uint64_t first) const;
-  void require_asked(std::uint64_t first, std::span<const std::byte> bytes);
+  void require_asked(std::uint64_t first, std::span<const std::byte> bytes, bool is_spoiled = false);
   void note_unflushed(std::uint64_t offset, std::span<const std::byte> bytes);
   void end_flushed();
   void note_size(std::uint64_t size);
@@ -165,6 +174,7 @@ class File {
   std::uint32_t changes_begun_ = 0;
   std::uint64_t writes_ = 0, durable_writes_ = 0;
   const bool is_of_a_drive_;
+  bool is_scratch_ = false;
   std::vector<Unflushed> unflushed_;  // Of drives' files alone.
   std::uint64_t disturbances_ = 0;    // Times that it was cut, or a hole was made.
   unsigned looks_ = 0;
@@ -202,6 +212,7 @@ class Disk {
   Weather weather{};
   std::array<std::uint64_t, kFaults> faults{};  // How many there were.
   std::uint64_t transfers = 0;
+  long block_size = 4096;  // Of its file systems.
 
   bool has_had(Fault fault) const { return faults[static_cast<std::size_t>(fault)] != 0; }
   // One call in so many is refused.

@@ -21,6 +21,7 @@ namespace {
 using namespace core::cuda;
 
 constexpr Nanoseconds kMicrosecond = 1000, kMillisecond = 1'000'000;
+constexpr Nanoseconds kHeldMax = 3600'000 * kMillisecond;  // A look waits an eighth of what came before.
 constexpr std::size_t kAlign = 512, kLargeAlign = 64 << 10;
 constexpr CUresult kOutOfMemory = 2;
 constexpr unsigned kCallThreads = 4;
@@ -237,6 +238,7 @@ void Gpu::look_at_word(GpuStream& stream) {
     return end_first(stream);
   }
   stream.pause = std::max(2 * kMicrosecond, stream.pause + stream.pause / 8);
+  if (stream.pause > kHeldMax) scheduler().fail("a stream is held for ever");
   scheduler().at(scheduler().now() + stream.pause, [this, &stream] {
     if (!is_lost()) look_at_word(stream);
   });
