@@ -43,14 +43,17 @@ Place::Place(penstock_session* session, std::size_t room, bool on_device)
   else if (penstock_device_alloc(session, 0, room_, &memory).code != 0) memory = nullptr;
   base_ = static_cast<std::byte*>(memory);
   if (base_ == nullptr && !on_device) scheduler().fail("there is no memory");
+  const bool is_registered = base_ != nullptr && on_device && gpu().is_there() && scheduler().random().one_in(2);
+  if (is_registered) (void)penstock_buffer_register(session, base_, room_, &buffer_);
 }
 
 Place::Place(Place&& other) noexcept
     : session_(other.session_), room_(other.room_), on_device_(other.on_device_),
-      base_(std::exchange(other.base_, nullptr)) {}
+      base_(std::exchange(other.base_, nullptr)), buffer_(std::exchange(other.buffer_, nullptr)) {}
 
 Place::~Place() {
   if (base_ == nullptr) return;
+  penstock_buffer_close(buffer_);
   if (on_device_) (void)penstock_device_free(session_, 0, base_);
   else std::free(base_);
 }
@@ -68,6 +71,12 @@ bool is_of_the_gpu(const penstock_status& status) {
   if (status.domain == PENSTOCK_DOMAIN_DRIVER) return status.code == gpu().loss() || gpu().has_refused(status.code);
   if (is(PENSTOCK_CLOSED) || is(PENSTOCK_LIMIT)) return true;
   return gpu().is_lost() && (is(PENSTOCK_DEVICE_LOST) || is(PENSTOCK_BAD_POINTER) || is(PENSTOCK_NO_DEVICE));
+}
+
+// The first request on a stream makes ready what they need; where the driver refuses that, there are none.
+bool is_stream_unsupported(const penstock_status& status) {
+  return gpu().is_there() && status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == PENSTOCK_UNSUPPORTED &&
+         (gpu().is_lost() || gpu().has_refused());
 }
 
 // ---- The request ----------------------------------------------------------------------------------------------------

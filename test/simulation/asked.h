@@ -27,6 +27,8 @@ std::string text_of(const penstock_status& status);
 bool is_of_a_broken_ring(const penstock_status& status);
 // A GPU that is lost, or a refusal of its driver, explains it.
 bool is_of_the_gpu(const penstock_status& status);
+// The GPU's driver has refused what requests on streams need.
+bool is_stream_unsupported(const penstock_status& status);
 
 // What is counted of all requests, for the comparison with the session's own counters.
 struct Sums {
@@ -56,6 +58,7 @@ class Place {
   std::size_t room_;
   bool on_device_;
   std::byte* base_ = nullptr;
+  penstock_buffer* buffer_ = nullptr;  // As which it is registered.
 };
 
 class Asked {

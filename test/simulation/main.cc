@@ -29,6 +29,7 @@
 #include "simulation/drive.h"
 #include "simulation/files.h"
 #include "simulation/gpu.h"
+#include "simulation/nvfs.h"
 #include "simulation/objects.h"
 #include "simulation/requests.h"
 #include "simulation/scheduler.h"
@@ -77,6 +78,12 @@ void keep_memory() {
   std::free(room);
 }
 
+Tally run_with_a_gpu(Random& random) {
+  gpu().plug_in();
+  if (random.one_in(2)) nvfs().plug_in();
+  return run_requests();
+}
+
 void simulate(std::uint64_t seed, bool is_traced, Result& result) {
   stay_on_one_processor();
   const itimerval limit{{}, {kPatienceSeconds, 0}};
@@ -88,7 +95,7 @@ void simulate(std::uint64_t seed, bool is_traced, Result& result) {
   else if (random.one_in(8)) result.tally = run_objects();
   else if (random.one_in(8)) result.tally = run_batches();
   else if (!random.one_in(5)) result.tally = run_requests();
-  else gpu().plug_in(), result.tally = run_requests();
+  else result.tally = run_with_a_gpu(random);
   std::memcpy(result.faults, disk().faults.data(), sizeof result.faults);
   result.transfers = disk().transfers;
   result.points = scheduler().points();

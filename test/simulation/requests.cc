@@ -17,6 +17,7 @@
 #include "simulation/asked.h"
 #include "simulation/forks.h"
 #include "simulation/gpu.h"
+#include "simulation/nvfs.h"
 
 namespace penstock::simulation {
 namespace {
@@ -91,6 +92,8 @@ void compare_counters(penstock_session* session, const Sums& sums) {
   for (std::uint32_t i = 0; i < count && i < 64; ++i) {
     told.read_bytes += counters[i].read_bytes;
     told.written_bytes += counters[i].write_bytes;
+    if (counters[i].path == PENSTOCK_PATH_NVFS && counters[i].read_bytes + counters[i].write_bytes > nvfs().moved())
+      scheduler().fail("nvfs is told to have moved what nvidia-fs did not");
   }
   const auto fits = [](std::uint64_t counted, std::uint64_t least, std::uint64_t more) {
     return least <= counted && counted <= least + more;
@@ -271,12 +274,6 @@ void Program::reap(Self& self, penstock_queue* queue, std::vector<Asked>& asked)
     }
     left -= reaped;
   }
-}
-
-// The first request on a stream makes ready what they need; where the driver refuses that, there are none.
-bool is_stream_unsupported(const penstock_status& status) {
-  return gpu().is_there() && status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == PENSTOCK_UNSUPPORTED &&
-         (gpu().is_lost() || gpu().has_refused());
 }
 
 // One of a thread's two.
@@ -487,6 +484,7 @@ Tally Program::run() {
   if (!is_closed_early && random.one_in(2)) compare_counters(session_, sums_);
   slots_.clear();
   if (!is_closed_early) penstock_session_close(session_);
+  if (const char* const left = nvfs().left_over()) scheduler().fail(left);
   if (!disk().give_up_taken()) scheduler().fail("a descriptor is closed that had become another file's");
   if (scheduler().tasks_alive() > 1 + gpu().threads()) scheduler().fail("a thread outlives the session");
   return tally_;

@@ -3,6 +3,7 @@
 #include "penstock/penstock.hpp"
 #include "simulation/files.h"
 #include "simulation/gpu.h"
+#include "simulation/nvfs.h"
 #include "simulation/requests.h"
 
 namespace penstock::simulation {
@@ -18,6 +19,7 @@ const char* draw_of(Random& random, std::initializer_list<const char*> values) {
 void draw_settings(Random& random, const std::function<void(const char* name, const char* value)>& set) {
   set("device", gpu().is_there() ? "cuda" : "host");
   set("paths", draw_of(random, {"auto", "bounce,host", "pagecache,bounce,host"}));
+  if (gpu().is_there() && nvfs().is_there()) set("nvfs", "on"), set("scratch", nvfs().scratch().c_str());
   set("policy", draw_of(random, {"throughput", "balanced", "cpu"}));
   set("workers", draw_of(random, {"1", "2", "4"}));
   set("chunk_kib", draw_of(random, {"64", "128", "4096"}));
