@@ -58,7 +58,7 @@ void Gpu::plug_in() {
   has_words_ = !random.one_in(4);
   has_kernels_ = !random.one_in(8);
   tells_when_lost_ = random.one_in(2);
-  constexpr unsigned kRefusals[] = {0, 0, 400, 40};
+  constexpr unsigned kRefusals[] = {0, 400, 40, 12};
   refuses_one_in_ = kRefusals[random.below(4)];
   if (random.one_in(4)) coming_loss_ = 1 << random.between(3, 15);
   default_ = open_stream(true);
