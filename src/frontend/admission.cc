@@ -57,7 +57,7 @@ Status RouteCache::admit_and_route(Session& session, const RawRequest& request, 
   const std::uint64_t changes = session.buffer_changes();
   if (const Status status = core::admit_and_route(session, request, file, flight); !status.ok()) return status;
   const MemoryPiece buffer = session.buffer_at(request.base);
-  if (buffer.iov_len == 0 || flight.memory_is_staging) return success();
+  if (buffer.iov_len == 0) return success();
   file_ = request.file;
   base_ = request.base;
   bytes_ = buffer.iov_len;

@@ -3,6 +3,7 @@
 // Requests on streams that cannot be, go wrong, or find that what they need is gone.
 #include <thread>
 
+#include "fakes/forbidden_calls.h"
 #include "fakes/stream_fixture.h"
 #include "frontend/transfer.h"
 
@@ -176,6 +177,42 @@ TEST_P(StreamsFailureTest, WhereStreamsAreSwitchedOffAllIsRefused) {
   Session without(config, std::make_unique<FakeStorage>(), std::make_unique<HostDeviceSet>());
   Frontends frontends(without);
   EXPECT_TRUE(frontends.streams().register_stream(nullptr, 0).is(Code::unsupported));
+}
+
+TEST_P(StreamsFailureTest, WithoutWordsHostFunctionsWaitForStorage) {
+  Config config = session_->config();
+  config.stream_words = false;
+  frontends_.reset();
+  auto storage = std::make_unique<FakeStorage>();
+  storage->content = storage_->content;
+  storage_ = storage.get();
+  std::string why_not;
+  std::unique_ptr<DeviceSet> devices = std::make_unique<HostDeviceSet>();
+  if (is_cuda()) devices = std::move(CudaDeviceSet::open(&why_not, library()).value());
+  session_ = std::make_unique<Session>(config, std::move(storage), std::move(devices));
+  frontends_ = std::make_unique<Frontends>(*session_);
+  file_ = session_->register_file(FakeStorage::kUserFd).value();
+  void* const stream = make_stream();
+  char* const buffer = memory(16 * kMiB);
+  EXPECT_EQ(run(Op::read, stream, buffer, {.size = 13 * kMiB, .file_offset = 5}), 13 * kMiB);
+  EXPECT_TRUE(is_content(buffer, 5, 13 * kMiB));
+  EXPECT_EQ(run(Op::write, stream, buffer, {.size = 13 * kMiB}), 13 * kMiB);
+  EXPECT_TRUE(is_content(buffer, 0, 13 * kMiB));
+}
+
+TEST_P(StreamsFailureTest, AForkedChildHasNoStreams) {
+  void* const stream = make_stream();
+  char* const buffer = memory(4096);
+  Parameters read{.size = 4096};
+  ASSERT_EQ(run(Op::read, stream, buffer, read), 4096);
+  EXPECT_EQ(in_child([&] {
+              frontends_->warm_up();
+              return streams().register_stream(stream, 0).is(Code::closed) &&
+                             submit(Op::read, stream, buffer, read).is(Code::closed)
+                         ? 0
+                         : 1;
+            }),
+            0);
 }
 
 // ---- Faults of a driver alone
