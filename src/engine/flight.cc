@@ -25,7 +25,7 @@ void Flight::cut_into_chunks(std::uint64_t chunk_max) {
 
 Chunk Flight::in_turn(std::uint64_t turn) const {
   Chunk chunk = plan_->in_turn(turn);
-  if (chunk.io_mode == IoMode::o_direct) chunk.io_mode = query_io_mode(chunk);
+  chunk.io_mode = query_io_mode(chunk);
   return chunk;
 }
 

@@ -29,6 +29,22 @@ Completion moved(const Chunk& chunk, std::uint64_t bytes, Status status = {}) {
 }
 Completion moved(const Chunk& chunk) { return moved(chunk, chunk.size); }
 
+TEST(FlightTest, ChunksThatAreNoWholeBlocksGoThroughThePageCache) {
+  Flight flight = unaligned_write();
+  EXPECT_EQ(flight.plan().middle_io_mode(), IoMode::o_direct);
+  flight.request.shape.limits.chunk_max = 1000;
+  flight.cut_into_chunks(1u << 20);
+  while (flight.has_next()) EXPECT_EQ(flight.next().io_mode, IoMode::buffered);
+}
+
+TEST(FlightTest, OneOfNoBytesIsOverAndStaysSo) {
+  Flight flight = unaligned_write(1000, 0);
+  EXPECT_EQ(flight.state(), State::over);
+  flight.end_middle(flight.progress());
+  EXPECT_EQ(flight.state(), State::over);
+  EXPECT_EQ(flight.outcome().report.bytes, 0u);
+}
+
 TEST(FlightTest, HeadAndTailBeginWhenAllOfTheMiddleIsOver) {
   Flight flight = unaligned_write();
   const Chunk first = flight.next(), second = flight.next();
