@@ -51,7 +51,8 @@ class MachineOutlook final : public Outlook {
     const MutexLock lock(mutex_);
     const std::optional<BlockDevice> drive = drive_of(file);
     if (!drive) return Reason::none;
-    if (const Finding* stop = first_stop(storage_findings(*machine_, *drive))) return core::reason_of(stop->obstacle);
+    const Reason of_storage = reason_of(storage_findings(*machine_, *drive));
+    if (of_storage != Reason::none) return of_storage;
     if (!device.is_nvidia) return Reason::none;
     const Findings bus = bus_findings(*machine_, device.pci_address, *drive);
     const auto translates = [](const Finding& one) { return one.obstacle == Obstacle::iommu_translating; };
