@@ -149,6 +149,12 @@ inline Result<PinnedBlock> open_block(const ChannelOptions& options, std::size_t
   return PinnedBlock::open(options.device, size, options.placement == nullptr ? Placement{} : *options.placement);
 }
 
+// True if the file ends there or before; false if its size is not told.
+inline bool ends_by(const File& file, std::uint64_t offset) {
+  const Result<std::uint64_t> end = file.size();
+  return end.ok() && *end <= offset;
+}
+
 // The reason for which no path that reaches device memory by itself serves the two; none if it depends on the path.
 inline Reason refusal_of_all(const File& file, const PointerFacts& memory) {
   if (!memory.needs_device()) return Reason::host_memory;

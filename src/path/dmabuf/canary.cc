@@ -42,7 +42,7 @@ Proof lost(const char* story) {
 
 Proof refused(const Status& status) {
   if (status.is(Code::no_progress)) return {dmabuf_reason::stuck};
-  return {dmabuf_reason::refused, status.domain == Domain::os ? status.code : EFAULT};
+  return {dmabuf_reason::refused, errno_or(status, EFAULT)};
 }
 
 class Canary {

@@ -158,7 +158,7 @@ Proof DmabufChannel::prove_reads(const DmabufDrive& drive) {
   const Status status = slot.status();
   if (status.is(Code::path_refused)) return proof_;
   if (status.is_errno(EINVAL) || status.is_errno(EOPNOTSUPP)) return {dmabuf_reason::drive, status.code};
-  return {dmabuf_reason::refused, status.domain == Domain::os ? status.code : EIO};
+  return {dmabuf_reason::refused, errno_or(status, EIO)};
 }
 
 Proof DmabufChannel::prove_writes(int scratch, std::uint64_t bytes) {

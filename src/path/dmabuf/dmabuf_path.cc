@@ -41,7 +41,7 @@ ChannelOptions fitting(ChannelOptions options) {
 
 Proof proof_of_opening(const Status& status) {
   if (status.is(Code::out_of_memory)) return {pipeline_reason::self_test_no_room};
-  return {dmabuf_reason::not_exported, status.domain == Domain::os ? status.code : 0};
+  return {dmabuf_reason::not_exported, errno_or(status, 0)};
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ std::string node_name(dev_t device) {
   if (!root.ok()) return {};
   const std::string number = std::to_string(gnu_dev_major(device)) + ":" + std::to_string(gnu_dev_minor(device));
   const auto lines = root->lines_with("/sys/dev/block/" + number + "/uevent", kNameKey, 4096, 1);
-  return lines.empty() || !lines[0].starts_with(kNameKey[0]) ? "" : "/dev/" + lines[0].substr(kNameKey[0].size());
+  return lines.empty() ? "" : "/dev/" + lines[0].substr(kNameKey[0].size());
 }
 
 }  // namespace

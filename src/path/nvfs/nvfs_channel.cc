@@ -160,8 +160,7 @@ Status NvfsChannel::wait_for_queued(const Status& queued) {
 }
 
 bool NvfsChannel::is_at_end(const Move& move) const {
-  const Result<std::uint64_t> size = move.request.file->size();
-  return size.ok() && move.chunk.io_offset + move.moved >= *size;
+  return ends_by(*move.request.file, move.chunk.io_offset + move.moved);
 }
 
 Status NvfsChannel::advance(Move& move, std::uint64_t asked, std::uint64_t bytes) {

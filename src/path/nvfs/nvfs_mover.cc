@@ -43,7 +43,7 @@ Proof NvfsMover::proof_of(const Status& status) {
   if (map_proof_.reason != Reason::none) return map_proof_;
   if (status.is_errno(ESTALE)) return {nvfs_reason::identity};
   if (status.is_errno(EREMOTEIO)) return {nvfs_reason::not_direct};
-  return {nvfs_reason::refused, status.domain == Domain::os ? status.code : EFAULT};
+  return {nvfs_reason::refused, errno_or(status, EFAULT)};
 }
 
 Proof NvfsMover::proof_of_copy() { return {pipeline_reason::self_test_copied}; }

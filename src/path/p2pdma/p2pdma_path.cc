@@ -28,7 +28,7 @@ class MappedMover final : public SelfTestMover {
     return op == Op::read ? io_.read(fd, mapped, size, offset) : io_.write(fd, mapped, size, offset);
   }
   Proof proof_of(const Status& status) override {
-    return {pipeline_reason::self_test_refused, status.domain == Domain::os ? status.code : EFAULT};
+    return {pipeline_reason::self_test_refused, errno_or(status, EFAULT)};
   }
   Proof proof_of_copy() override { return {pipeline_reason::self_test_copied}; }
 

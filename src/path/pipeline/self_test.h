@@ -18,6 +18,9 @@ struct Proof {
   int error = 0;                 // The errno of a refusal.
 };
 
+// The status's errno, or another number if it has none.
+constexpr int errno_or(const Status& status, int other) { return status.domain == Domain::os ? status.code : other; }
+
 struct SelfTest {
   Proof read;
   Proof write;

@@ -216,8 +216,7 @@ void StorageChannel::push(std::uint32_t index) {
 }
 
 bool StorageChannel::at_end_of_file(const Slot& slot) const {
-  const Result<std::uint64_t> size = slot.request->file->size();
-  return size.ok() && slot.chunk.io_offset + slot.moved >= *size;
+  return ends_by(*slot.request->file, slot.chunk.io_offset + slot.moved);
 }
 
 bool StorageChannel::fall_back_to_buffered(Slot& slot, int error) {

@@ -35,9 +35,7 @@ void NvidiaFsMover::forget_file() {
   fd_ = -1;
 }
 
-Proof NvidiaFsMover::proof_of(const Status& status) {
-  return {vendor_reason::refused, status.domain == Domain::os ? status.code : EFAULT};
-}
+Proof NvidiaFsMover::proof_of(const Status& status) { return {vendor_reason::refused, errno_or(status, EFAULT)}; }
 
 std::optional<std::uint64_t> NvidiaFsMover::count(Op op) const {
   if (!root_) return std::nullopt;

@@ -38,8 +38,7 @@ Status VendorChannel::move(const RoutedRequest& request, const Chunk& chunk, std
 }
 
 bool VendorChannel::is_at_end(const RoutedRequest& request, const Chunk& chunk, std::uint64_t moved) {
-  const Result<std::uint64_t> size = request.file->size();
-  return size.ok() && chunk.file_offset + moved >= *size;
+  return ends_by(*request.file, chunk.file_offset + moved);
 }
 
 }  // namespace penstock::core

@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -65,6 +66,10 @@ int load_flags() {
 #endif
 }
 
+bool is_same(const struct stat& one, const struct stat& other) {
+  return std::pair(one.st_dev, one.st_ino) == std::pair(other.st_dev, other.st_ino);
+}
+
 // False if the file never had a name, another file has it now, or this process cannot look it up.
 bool is_what_its_name_says(int fd) {
   char link[32];
@@ -75,8 +80,7 @@ bool is_what_its_name_says(int fd) {
   name[length] = '\0';
   struct stat named {
   }, file{};
-  return ::stat(name, &named) == 0 && ::fstat(fd, &file) == 0 && named.st_dev == file.st_dev &&
-         named.st_ino == file.st_ino;
+  return ::stat(name, &named) == 0 && ::fstat(fd, &file) == 0 && is_same(named, file);
 }
 
 // Nothing if the call does not return.
@@ -165,9 +169,9 @@ Reason look_at_vendor_file(const std::string& path) {
   }
   Dl_info own{};
   struct stat own_file {};
-  const bool is_known = ::dladdr(reinterpret_cast<const void*>(&look_at_vendor_file), &own) != 0 &&
-                        own.dli_fname != nullptr && ::stat(own.dli_fname, &own_file) == 0;
-  const bool is_own = is_known && own_file.st_dev == file.st_dev && own_file.st_ino == file.st_ino;
+  (void)::dladdr(reinterpret_cast<const void*>(&look_at_vendor_file), &own);
+  const bool is_known = own.dli_fname != nullptr && ::stat(own.dli_fname, &own_file) == 0;
+  const bool is_own = is_known && is_same(own_file, file);
   return is_own ? vendor_reason::is_ourselves : Reason::none;
 }
 

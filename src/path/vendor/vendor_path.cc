@@ -56,7 +56,7 @@ Proof VendorPath::file_proof(File& file, Device& device) {
     if (!entered.ok()) handle = entered;
   }
   if (handle.ok()) return {};
-  return {vendor_reason::refused, handle.status().domain == Domain::os ? handle.status().code : EIO};
+  return {vendor_reason::refused, errno_or(handle.status(), EIO)};
 }
 
 Proof VendorPath::library_proof() {
