@@ -304,6 +304,17 @@ TEST_P(ReadAheadWhereCpuCounts, WhereOthersWouldHaveToGiveWayTheNextIsNot) {
   EXPECT_EQ(cached.extent(1)->state(), Extent::State::none);
 }
 
+TEST_P(ReadAheadWhereCpuCounts, AnExtentThatIsThereAlreadyIsNotOrderedAgain) {
+  cache_.register_now(cached_, 1);
+  const std::byte* const pages = cached_.extent(1)->at(kExtent);
+
+  read(0);
+  read(kRead);
+
+  EXPECT_TRUE(is_registered(1));
+  EXPECT_EQ(cached_.extent(1)->at(kExtent), pages);
+}
+
 TEST_P(ReadAheadWhereCpuCounts, ReadsThatJumpHaveNothing) {
   for (const std::uint64_t offset : {8, 4, 16}) read(offset * kMebibyte);
 

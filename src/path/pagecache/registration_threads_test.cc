@@ -229,5 +229,62 @@ TEST_F(RegistrationThreadsTest, AnExtentTakesRoomUntilTheDeviceHasLetGoOfIt) {
   EXPECT_EQ(registered_files(), 1u);
 }
 
+// Gives the cache's thread `a`, which the driver holds back, and then more than wait their turn.
+class OrdersTest : public RegistrationThreadsTest {
+ protected:
+  void order(const std::string& letters) {
+    open(16, "");
+    for (const char letter : letters) {
+      (void)file(letter).extent(0);  // Created here, since the table of files is this thread's.
+      if (letter == 'a') device_.hold_back('a');
+      cache_->order(file(letter), 0, 0);
+      if (letter == 'a') {
+        ASSERT_TRUE(device_.wait_until_one_is_held_back());
+      }
+    }
+  }
+};
+
+TEST_F(OrdersTest, NoMoreWaitThanThereIsRoomForAndNoneTwice) {
+  order("abbcdef");
+  EXPECT_EQ(extent('e').state(), State::wanted);
+  EXPECT_EQ(extent('f').state(), State::none) << "the fifth";
+  device_.hold_back(0);
+  for (const char letter : std::string("abcde")) {
+    extent(letter).wait_while_wanted();
+    EXPECT_TRUE(is_registered(letter)) << letter;
+  }
+  EXPECT_EQ(device_.registered(), "abcde");
+}
+
+TEST_F(OrdersTest, AFileThatIsForgottenTakesItsOrderWithItAndNoOther) {
+  order("abc");
+  cache_->forget(*files_['b'].file);
+  files_.erase('b');
+  EXPECT_EQ(extent('c').state(), State::wanted);
+  device_.hold_back(0);
+  extent('c').wait_while_wanted();
+  EXPECT_EQ(device_.registered(), "ac");
+}
+
+TEST_F(OrdersTest, AFileThatIsBeingRegisteredIsForgottenOnceThatHasEnded) {
+  order("a");
+  std::jthread forgetter([this, file = files_['a'].file.get()] { cache_->forget(*file); });
+  give_time_to_go_wrong();
+  EXPECT_EQ(device_.unregistered(), "");
+  device_.hold_back(0);
+  forgetter.join();
+  EXPECT_EQ(device_.unregistered(), "a");
+}
+
+TEST_F(OrdersTest, WhatWaitsWhenTheCacheEndsIsDropped) {
+  order("abc");
+  std::jthread closer([this] { cache_.reset(); });
+  give_time_to_go_wrong();
+  device_.hold_back(0);
+  closer.join();
+  EXPECT_EQ(device_.registered().find('c'), std::string::npos);
+}
+
 }  // namespace
 }  // namespace penstock::core
