@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The paths that have little of their own: host, bounce and null; and which paths are off beforehand.
+// The paths that have little of their own: host, bounce, userspace and null; and which paths are off beforehand.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <vector>
+#include <cstring>
+#include <deque>
+#include <iterator>
+#include <utility>
 
-#include "fakes/fake_gpu.h"
+#include "fakes/failing_gpu.h"
 #include "fakes/fake_storage.h"
 #include "path/bounce/bounce_path.h"
 #include "path/host/host_path.h"
 #include "path/null/null_path.h"
 #include "path/paths.h"
+#include "path/userspace/userspace_path.h"
 
 namespace penstock::core {
 namespace {
@@ -108,6 +113,100 @@ TEST_F(PlainPathsTest, TheNullPathTellsAllAsMovedByAsManyAsThereIsRoomFor) {
   EXPECT_EQ((*channel)->poll(completions, true), 1u);
   EXPECT_EQ((*channel)->poll(completions, true), 0u);
   EXPECT_TRUE((*channel)->is_idle());
+}
+
+// ---- Files of a file system in user space --------------------------------------------------------------------------
+
+// Its calls return as a script says: bytes, or a negative errno.
+class ScriptedFile final : public UserspaceFile {
+ public:
+  explicit ScriptedFile(std::deque<int>& results) : results_(results) {}
+  Result<std::size_t> move(Op op, std::byte* memory, std::size_t size, std::uint64_t) override {
+    const int result = results_.front();
+    results_.pop_front();
+    if (result < 0) return os_failure(-result, "move as scripted");
+    const std::size_t moved = std::min(size, static_cast<std::size_t>(result));
+    if (op == Op::read) std::memset(memory, 'u', moved);
+    return moved;
+  }
+
+ private:
+  std::deque<int>& results_;
+};
+
+class UserspacePathTest : public testing::Test {
+ protected:
+  Completion move(Device* device, Op op, std::byte* memory) {
+    const auto channel = path_.open_channel({.device = device, .depth = 1, .chunk_max = 65536});
+    if (!channel.ok()) return {.status = channel.status()};
+    RoutedRequest request;
+    request.op = op;
+    request.file = file_.get();
+    request.memory = memory;
+    return (*channel)->move_and_wait(request, {.size = 100, .io_size = 100});
+  }
+
+  std::deque<int> results_;
+  FakeStorage storage_;
+  std::unique_ptr<File> file_ = File::open(storage_, std::make_unique<ScriptedFile>(results_));
+  UserspacePath path_;
+};
+
+TEST_F(UserspacePathTest, TellsWhatWasMovedBeforeASignalAnEndOrAnError) {
+  struct Case {
+    Op op;
+    std::deque<int> results;
+    std::uint64_t bytes;
+    Status status;
+  };
+  const Case cases[] = {{Op::read, {100}, 100, success()},
+                        {Op::read, {60, 40}, 100, success()},
+                        {Op::read, {60, 0}, 60, success()},
+                        {Op::read, {60, -EINTR}, 60, success()},
+                        {Op::read, {-EINTR}, 0, os_failure(EINTR, "")},
+                        {Op::read, {60, -EIO}, 60, os_failure(EIO, "")},
+                        {Op::write, {60, 0}, 60, failure(Code::no_progress, "")}};
+  for (const auto& [op, results, bytes, status] : cases) {
+    results_ = results;
+    std::byte memory[100] = {};
+    const Completion completion = move(nullptr, op, memory);
+    EXPECT_EQ(completion.bytes, bytes);
+    EXPECT_EQ(completion.status.code, status.code);
+    EXPECT_EQ(completion.status.domain, status.domain);
+    if (op == Op::read) {
+      EXPECT_EQ(std::count(std::begin(memory), std::end(memory), std::byte{'u'}), static_cast<long>(bytes));
+    }
+  }
+}
+
+TEST_F(UserspacePathTest, OnlyCallsOnHostMemoryGoWhole) {
+  FakeGpu gpu;
+  RoutedRequest request;
+  request.chunk_max = 65536;
+  EXPECT_GT(path_.shape(request).limits.chunk_max, 65536u);
+  request.mode = SubmitMode::queued;
+  EXPECT_EQ(path_.shape(request).limits.chunk_max, 65536u);
+  request.mode = SubmitMode::alone;
+  request.facts = {MemoryKind::device, &gpu};
+  EXPECT_EQ(path_.shape(request).limits.chunk_max, 65536u);
+  const auto channel = path_.open_channel({.depth = 1, .chunk_max = 65536});
+  EXPECT_EQ((*channel)->poll({}, true), 0u) << "no room for a completion";
+}
+
+TEST_F(UserspacePathTest, EachCallOfTheDriverMayFailAndNothingIsToldAsMovedThen) {
+  for (const Op op : {Op::read, Op::write}) {
+    FailingGpu gpu;
+    auto* const memory = static_cast<std::byte*>(*gpu.allocate(4096));
+    unsigned errors = 0;
+    for (unsigned n = 1; n == 1 || gpu.has_failed(); ++n) {
+      results_ = {100};
+      gpu.fail_at(n);
+      const Completion completion = move(&gpu, op, memory);
+      errors += completion.status.ok() ? 0 : 1;
+      EXPECT_EQ(completion.bytes, completion.status.ok() ? 100u : 0u) << n;
+    }
+    EXPECT_GT(errors, 3u);
+  }
 }
 
 TEST(OutlookTest, MemoryThatNobodyOffersIsReachedByNoDrive) {

@@ -21,14 +21,16 @@ namespace penstock::core {
 // Knows nothing against any machine, but the reason that a test sets against the drive.
 class QuietOutlook final : public Outlook {
  public:
-  explicit QuietOutlook(const Reason& drive) : drive_(drive) {}
+  QuietOutlook(const Reason& drive, const std::uint64_t& request_max) : drive_(drive), request_max_(request_max) {}
   Reason of_device(const DeviceFacts&) override { return Reason::none; }
   Reason of_file(File&, Op) override { return Reason::none; }
   Reason of_route(const DeviceFacts&, File&) override { return Reason::none; }
   Reason of_drive(const DeviceFacts&, File&) override { return drive_; }
+  std::uint64_t request_max(File&) override { return request_max_; }
 
  private:
   const Reason& drive_;
+  const std::uint64_t& request_max_;
 };
 
 class DmabufFixture : public PathFixture {
@@ -62,7 +64,8 @@ class DmabufFixture : public PathFixture {
   void make_path(const DmabufRules& rules) {
     if (path_ != nullptr && file_ != nullptr) path_->forget_file(*file_);
     const DmabufPath::Seams seams{.clock = clock_, .open_file = open_file_};
-    path_ = std::make_unique<DmabufPath>(storage_, std::make_unique<QuietOutlook>(drive_reason_), rules, seams);
+    path_ = std::make_unique<DmabufPath>(storage_, std::make_unique<QuietOutlook>(drive_reason_, request_max_), rules,
+                                         seams);
   }
   void open_file_anew() {
     path_->forget_file(*file_);
@@ -94,6 +97,7 @@ class DmabufFixture : public PathFixture {
   NamedScratch scratch_;
   ManualClock clock_;
   Reason drive_reason_ = Reason::none;
+  std::uint64_t request_max_ = 0;  // Of the drive; 0: not told.
   DmabufFile::Opened (*open_file_)(File&, DmabufDrives&, bool) = open_file_on_drive;
   FakeGpu* gpu_ = nullptr;
   std::unique_ptr<DmabufPath> path_;

@@ -205,6 +205,7 @@ TEST_F(DmabufRefusalTest, ACanaryWaitsForCopiesUnderWay) {
   Completion none[1];
   (*channel)->submit(request(Op::read), plan.chunk(0), 0);
   while ((*channel)->has_storage_under_way()) ASSERT_EQ((*channel)->poll(none, false), 0u);
+  EXPECT_FALSE((*channel)->hooks().wait_for_storage({})) << "the device has it";
   clock_.advance(path_->rules().trusted_for);
   (*channel)->submit(request(Op::read), plan.chunk(1), 1);
   unsigned count = 0;
@@ -254,6 +255,46 @@ TEST_F(DmabufRefusalTest, AKernelIsToldByHowItRefuses) {
     kernel_.question_error = error;
     EXPECT_EQ(judge().reason, reason) << error;
     EXPECT_EQ(judge().detail, error);
+  }
+}
+
+TEST_F(DmabufRefusalTest, OperationsAreNoLargerThanTheDriveTakes) {
+  request_max_ = 10'000;
+  make_path({.is_on = true});
+  ASSERT_TRUE(judge().usable);
+  const auto channel = open_channel(1);
+  ASSERT_EQ(read_and_compare(**channel, 0, 4096), Reason::none);
+  const unsigned requests = kernel_.requests;
+  EXPECT_EQ(read_and_compare(**channel, 0, 20'000 / 512 * 512), Reason::none);
+  EXPECT_EQ(kernel_.requests, requests + 3);
+}
+
+TEST_F(DmabufRefusalTest, OneDrivesRefusalIsNoOthers) {
+  storage_.block_device = 1;
+  open_file_anew();
+  ASSERT_TRUE(judge().usable);
+  const auto channel = open_channel(1);
+  ASSERT_EQ(read_and_compare(**channel, 0, 4096), Reason::none);
+  kernel_.errors = {-EINVAL};
+  ASSERT_EQ(read_and_compare(**channel, 0, 4096), pipeline_reason::refused_late);
+  EXPECT_FALSE(judge().usable);
+  storage_.block_device = 2;
+  open_file_anew();
+  ASSERT_TRUE(judge().usable);
+  EXPECT_EQ(read_and_compare(**channel, 0, 4096), Reason::none);
+}
+
+TEST_F(DmabufRefusalTest, ACanaryThatIsRefusedLaterBouncesAndIsTriedAgain) {
+  for (const int error : {EINVAL, EOPNOTSUPP, EIO}) {
+    make_path({.is_on = true});
+    ASSERT_TRUE(judge().usable);
+    const auto channel = open_channel(1);
+    ASSERT_EQ(read_and_compare(**channel, 0, 4096), Reason::none);
+    clock_.advance(path_->rules().trusted_for);
+    kernel_.errors = {-error};
+    EXPECT_EQ(read_and_compare(**channel, 0, 4096), pipeline_reason::refused_late) << error;
+    clock_.advance(std::chrono::seconds(2));
+    (void)read_and_compare(**channel, 0, 4096);
   }
 }
 

@@ -20,9 +20,9 @@ class NvfsFaultsTest : public NvfsTest {
     return gpu;
   }
   // Each byte that the request tells as moved is right.
-  void expect_right(Op op, std::uint64_t offset, const Completion& completion) {
+  void expect_right(Op op, std::uint64_t offset, const Completion& completion, const std::string& what = "") {
     const std::string file = op == Op::read ? content_ : file_content();
-    EXPECT_EQ(std::memcmp(memory_, file.data() + offset, completion.bytes), 0);
+    EXPECT_EQ(std::memcmp(memory_, file.data() + offset, completion.bytes), 0) << what;
   }
 
   FailingGpu* gpu_ = nullptr;
@@ -36,6 +36,7 @@ struct Way {
   bool is_registered;
   std::uint64_t offset;
   std::function<bool(std::uint64_t)> is_hole;
+  bool is_in_pieces = false;
 };
 
 TEST_F(NvfsFaultsTest, EachCallOfTheDriverMayFailAndNoWrongByteIsToldNorAnythingKept) {
@@ -45,9 +46,12 @@ TEST_F(NvfsFaultsTest, EachCallOfTheDriverMayFailAndNoWrongByteIsToldNorAnything
                       {"a read by own memory", Op::read, false, 100, none},
                       {"a read of holes in place", Op::read, true, 4096, every_other},
                       {"a read of holes by own memory", Op::read, false, 100, every_other},
-                      {"a write by own memory", Op::write, false, 4096, none}};
+                      {"a read into pieces", Op::read, true, 4096, none, true},
+                      {"a write by own memory", Op::write, false, 4096, none},
+                      {"a write of pieces", Op::write, true, 4096, none, true}};
   for (const Way& way : ways) {
-    const auto& [name, op, is_registered, offset, is_hole] = way;
+    const auto& [name, op, is_registered, offset, is_hole, is_in_pieces] = way;
+    const MemoryPiece pieces[] = {{memory_, 10'000}, {memory_ + 10'000, 40'960}};
     module_->is_hooked = [](std::uint64_t) { return true; };
     make_path();
     be_tested(op);
@@ -60,11 +64,13 @@ TEST_F(NvfsFaultsTest, EachCallOfTheDriverMayFailAndNoWrongByteIsToldNorAnything
       const Plan plan = this->plan(op, offset, 40'960);
       gpu_->fail_at(n);
       const auto channel = path_->open_channel({.device = device_, .depth = 1, .chunk_max = kChunk});
+      RoutedRequest request = this->request(op);
+      if (is_in_pieces) request.memory = RequestMemory(pieces);
       const Completion completion =
-          channel.ok() ? (*channel)->move_and_wait(request(op), plan.chunk(0)) : Completion{.status = channel.status()};
+          channel.ok() ? (*channel)->move_and_wait(request, plan.chunk(0)) : Completion{.status = channel.status()};
       errors += completion.status.ok() ? 0 : 1;
       EXPECT_EQ(completion.bytes, completion.status.ok() ? plan.chunk(0).size : 0) << name << ' ' << n;
-      expect_right(op, plan.chunk(0).file_offset, completion);
+      expect_right(op, plan.chunk(0).file_offset, completion, name + (" " + std::to_string(n)));
     }
     EXPECT_GT(errors, 0u) << name;
     EXPECT_EQ(gpu_->allocation_count(), allocations) << name;

@@ -89,6 +89,7 @@ TEST_F(NvfsGroupTest, OnlyWholePagesAndShadowsThatTheModuleTakesAreMapped) {
   EXPECT_TRUE(refuses({whole.address + 512, whole.bytes, 0}, kPage));
   EXPECT_TRUE(refuses({whole.address, whole.bytes - 512, 0}, kPage));
   EXPECT_TRUE(refuses({whole.address, 0, 0}, kPage));
+  EXPECT_TRUE(refuses({whole.address, std::uint64_t{1} << 63, 0}, kPage));
   EXPECT_TRUE(refuses({0, whole.bytes, 0}, kPage));
   EXPECT_TRUE(refuses({UINT64_MAX - kPage + 1, 2 * kPage, 0}, kPage));
   for (const std::uint64_t shadow : {std::uint64_t{0}, kBlock, kPage + kBlock, nvfs::kShadowMax + kPage}) {
@@ -137,7 +138,8 @@ TEST_F(NvfsGroupTest, AWriteThatTheFileSystemFinishedByItselfIsNotTakenForMoved)
 }
 
 TEST_F(NvfsGroupTest, WhatLeavesTheModuleInDoubtBreaksIt) {
-  const std::pair<int, int> cases[] = {{EBUSY, EBUSY}, {EINVAL, EINVAL}, {512, EINTR}, {516, EINTR}, {5000, EPROTO}};
+  const std::pair<int, int> cases[] = {{EBUSY, EBUSY}, {EINVAL, EINVAL}, {512, EINTR},  {513, EINTR},
+                                       {514, EINTR},   {516, EINTR},     {5000, EPROTO}};
   for (const auto& [reported, expected] : cases) {
     map(kPage);
     module_->faults.push_back({nvfs::kRead, reported});

@@ -88,6 +88,23 @@ TEST_F(NvfsModuleTest, WhatIsMissingIsToldByItsName) {
   EXPECT_EQ(kernel_->open_nodes, 0u);
 }
 
+TEST_F(NvfsModuleTest, ItsListHasADriverInWhateverFormItIsWritten) {
+  const std::pair<const char*, Reason> cases[] = {{"nvme: (null)", Reason::none},
+                                                  {"sick\n: nobody\nnvme: (null)\n", Reason::none},
+                                                  {"sick\n: nobody\n", nvfs_reason::no_driver}};
+  for (const auto& [modules, reason] : cases) {
+    kernel_->modules = modules;
+    EXPECT_EQ(open().reason, reason) << modules;
+    module_.reset();
+  }
+}
+
+TEST_F(NvfsModuleTest, NoMoreNodesAreOpenedThanItMayHave) {
+  kernel_->node_count = nvfs::kNodesMax + 4;
+  EXPECT_EQ(open().reason, Reason::none);
+  EXPECT_EQ(kernel_->open_nodes, nvfs::kNodesMax);
+}
+
 TEST_F(NvfsModuleTest, ThereIsAnEndToMapsThatFail) {
   ASSERT_EQ(open().reason, Reason::none);
   for (unsigned i = 0; i < NvfsModule::kFailedMapsMax; ++i) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "fakes/fake_gpu.h"
 #include "fakes/fake_peer.h"
 #include "fakes/fake_storage.h"
 #include "fakes/path_fixture.h"
@@ -166,6 +167,23 @@ TEST_F(P2pdmaTest, MemoryThatIsMappedNowhereIsNotExportable) {
   PointerFacts memory = devices_->describe(memory_);
   memory.mapped = 0;
   EXPECT_EQ(path_->judge(*file_, memory, Op::read).reason, reason_of(Obstacle::pointer_not_exportable));
+}
+
+// penstock_explain asks so about a device's memory as such.
+TEST_F(P2pdmaTest, MemoryWithoutASizeIsAskedForNoAllocation) {
+  make_path({.explains_memory = true});
+  PointerFacts memory = devices_->describe(memory_);
+  memory.mapped = memory.size = 0;
+  EXPECT_EQ(path_->judge(*file_, memory, Op::read).reason, reason_of(Obstacle::pointer_not_exportable));
+}
+
+TEST_F(P2pdmaTest, ASelfTestsMemoryHasToBeMappedToo) {
+  FakeGpu gpu;
+  P2pdmaPath path(storage_, gpu, std::make_unique<FakeOutlook>(answers_), {});
+  PointerFacts memory = gpu.describe(*gpu.allocate(1 << 20));
+  memory.mapped = memory.base;
+  EXPECT_EQ(path.judge(*file_, memory, Op::read).reason, reason_of(Obstacle::pointer_not_exportable));
+  EXPECT_EQ(gpu.allocation_count(), 1u);
 }
 
 // Reports by which call memory was allocated; all else is forwarded.

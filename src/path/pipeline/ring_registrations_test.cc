@@ -99,6 +99,14 @@ TEST_F(RingRegistrationsTest, NoMoreThanEightPiecesOfMemoryAreKept) {
   EXPECT_EQ(ring_.memories, 8) << "nothing is no memory";
 }
 
+TEST_F(RingRegistrationsTest, OtherMemoryStaysKept) {
+  for (std::size_t i = 0; i < 2; ++i) registrations_.keep_memory(ring_, channel_facts(i));
+  registrations_.forget_memory(&ring_, memory_);
+  registrations_.keep_memory(ring_, channel_facts(1));
+  EXPECT_EQ(ring_.memories, 2) << "it is kept already";
+  EXPECT_EQ(ring_.unregistered, memory_);
+}
+
 TEST_F(RingRegistrationsTest, WhereTheRingHasGoneNothingIsAskedOfIt) {
   (void)number(1);
   registrations_.keep_memory(ring_, channel_facts(0));

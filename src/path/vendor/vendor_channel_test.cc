@@ -75,11 +75,13 @@ INSTANTIATE_TEST_SUITE_P(Failures, VendorFailureTest,
 
 TEST_F(VendorPathTest, AFullDiskIsNoRefusal) {
   ASSERT_TRUE(judge(Op::write).usable);
-  behave("full");
-  const Completion completion = run(Op::write, 0, 4096);
-  EXPECT_TRUE(completion.status.is_errno(ENOSPC));
-  EXPECT_EQ(completion.bounced, Reason::none);
-  EXPECT_TRUE(judge(Op::write).usable);
+  for (const auto& [script, error] : {std::pair("full", ENOSPC), {"quota", EDQUOT}, {"large", EFBIG}}) {
+    behave(script);
+    const Completion completion = run(Op::write, 0, 4096);
+    EXPECT_TRUE(completion.status.is_errno(error)) << script;
+    EXPECT_EQ(completion.bounced, Reason::none);
+    EXPECT_TRUE(judge(Op::write).usable);
+  }
 }
 
 // A call that hangs in a self-test, or while its driver opens. When it returns, it may touch only memory that is no

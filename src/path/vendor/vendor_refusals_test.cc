@@ -88,5 +88,48 @@ TEST_F(VendorRefusalTest, AChannelPinsOnlyWhatItMayBounceWith) {
   EXPECT_EQ(path_->channel_bytes(options), 0u);
 }
 
+TEST_F(VendorRefusalTest, ADriverThatOthersOpenedIsLeftOpen) {
+  behave("already");
+  make_path();
+  EXPECT_EQ(judge().reason, vendor_reason::not_direct) << "it counts nothing";
+  FakeVendorSeen* const seen = this->seen();
+  ASSERT_NE(seen, nullptr);
+  const int closes = seen->closes;
+  close_path();
+  EXPECT_EQ(seen->closes, closes);
+}
+
+TEST_F(VendorRefusalTest, AFileThatTheLibraryRefusesIsNotGivenBackToIt) {
+  behave("direct");
+  ASSERT_TRUE(judge().usable);
+  behave("refusing");
+  const std::unique_ptr<File> other = std::move(*File::open(storage_, fd_.get()));
+  EXPECT_EQ(judge(*other, Op::read).reason, vendor_reason::refused);
+  EXPECT_EQ(judge(*other, Op::read).detail, 5027);
+  const int files = seen()->files;
+  close_path();
+  EXPECT_EQ(seen()->files, files - 1) << "of the first file alone";
+}
+
+TEST_F(VendorRefusalTest, ALibraryThatMovesNothingEndsAReadAndFailsAWrite) {
+  behave("direct");
+  ASSERT_TRUE(judge(Op::read).usable);
+  ASSERT_TRUE(judge(Op::write).usable);
+  behave("idle");
+  EXPECT_EQ(run(Op::read, 0, 8192).bytes, 0u);
+  const Completion written = run(Op::write, 0, 8192);
+  EXPECT_EQ(written.bytes, 8192u);
+  EXPECT_EQ(written.bounced, pipeline_reason::refused_late);
+}
+
+TEST_F(VendorRefusalTest, TheOutlookTellsTheFirstThatIsMissing) {
+  VendorRules rules{.use = VendorUse::automatic, .root = root().string()};
+  EXPECT_EQ(vendor_outlook(rules), vendor_reason::library_missing) << "none in its usual places";
+  rules.library = library_file();
+  EXPECT_EQ(vendor_outlook(rules), Reason::none);
+  rules.root = "/no/such/root";
+  EXPECT_EQ(vendor_outlook(rules), vendor_reason::nvidia_fs_missing);
+}
+
 }  // namespace
 }  // namespace penstock::core

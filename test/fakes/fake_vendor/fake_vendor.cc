@@ -8,7 +8,9 @@
 //   closed    its driver does not open: 5001     refusing  it registers no file: 5027
 //   wrong     says that it moved, and did not    short     moves a third at a time
 //   errno     -1, with EIO                       negative  the number 5011 of its own, below zero
-//   full      -1, with ENOSPC, for writes
+//   full      -1, with ENOSPC, for writes; quota: EDQUOT; large: EFBIG
+//             idle      moves nothing, and says so
+//   already   its driver was opened by others: 5026
 //   hang_open, hang_register, hang_read, hang_write   does not come back from such a call while it is so
 //   torn      moves half of the bytes, and says EIO     huge      says that it moved more than it was asked
 //
@@ -120,6 +122,7 @@ Error cuFileGetVersion(int* version) {
 
 Error cuFileDriverOpen() {
   if (is("closed")) return {5001, 0};
+  if (is("already")) return {5026, 0};
   hang_while("hang_open");
   fake_vendor_seen.opens += 1;
   return {};
@@ -165,6 +168,7 @@ ssize_t cuFileRead(void* handle, void* memory, std::size_t size, off_t offset, o
   if (is("errno")) return fail(EIO);
   if (is("negative")) return -5011;
   if (is("wrong")) return static_cast<ssize_t>(size);
+  if (is("idle")) return 0;
   if (is("direct") || is("short")) count(false);
   if (is("short")) size = std::max<std::size_t>(size / 3, 1);
   if (is("huge")) return static_cast<ssize_t>(size) + 1;
@@ -181,8 +185,11 @@ ssize_t cuFileWrite(void* handle, const void* memory, std::size_t size, off_t of
   fake_vendor_seen.writes += 1;
   if (is("errno")) return fail(EIO);
   if (is("full")) return fail(ENOSPC);
+  if (is("quota")) return fail(EDQUOT);
+  if (is("large")) return fail(EFBIG);
   if (is("negative")) return -5011;
   if (is("wrong")) return static_cast<ssize_t>(size);
+  if (is("idle")) return 0;
   if (is("direct") || is("short")) count(true);
   if (is("short")) size = std::max<std::size_t>(size / 3, 1);
   char* bytes = const_cast<char*>(static_cast<const char*>(memory)) + memory_offset;
