@@ -34,7 +34,11 @@
 namespace penstock::core {
 
 using Numbers = std::vector<std::int64_t>;
-using Texts = std::vector<std::string>;
+// Not the vector itself: a std::variant of types that libstdc++ 12 knows to move without failing is destroyed without
+// having been made where memory is short for a copy.
+struct Texts : std::vector<std::string> {
+  using std::vector<std::string>::vector;
+};
 // In the order of SettingKind; `anything` is held as a text.
 using Value = std::variant<bool, std::int64_t, std::string, Numbers, Texts>;
 

@@ -186,9 +186,10 @@ class Taker {
     return true;
   }
 
-  template <typename Element>
+  template <typename List>
   std::optional<Value> list_of() {
-    std::vector<Element> elements;
+    using Element = typename List::value_type;
+    List elements;
     for (Value& value : list_) {
       Element* element = std::get_if<Element>(&value);
       if (element == nullptr) return std::nullopt;
@@ -197,8 +198,8 @@ class Taker {
     return Value(std::move(elements));
   }
   std::optional<Value> list_value(SettingKind kind) {
-    if (kind == SettingKind::numbers) return list_of<std::int64_t>();
-    if (kind == SettingKind::texts) return list_of<std::string>();
+    if (kind == SettingKind::numbers) return list_of<Numbers>();
+    if (kind == SettingKind::texts) return list_of<Texts>();
     return kind == SettingKind::anything ? std::optional<Value>(std::string("(a list)")) : std::nullopt;
   }
 

@@ -156,11 +156,11 @@ bool is_whole(const Json& value) {
   return value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX);
 }
 
-template <typename Element>
+template <typename List>
 std::optional<Value> list_of(const Json& value, bool (*fits)(const Json&)) {
   if (!value.is_array() || !std::all_of(value.begin(), value.end(), fits)) return std::nullopt;
-  std::vector<Element> elements;
-  for (const Json& element : value) elements.push_back(element.get<Element>());
+  List elements;
+  for (const Json& element : value) elements.push_back(element.get<typename List::value_type>());
   return elements;
 }
 
@@ -171,9 +171,9 @@ std::optional<Value> meaning(const SettingRow& row, const Json& value) {
     case SettingKind::number: return is_whole(value) ? std::optional<Value>(value.get<std::int64_t>()) : std::nullopt;
     case SettingKind::text:
       return is_text(value) ? parse_value(row, value.get_ref<const std::string&>()) : std::nullopt;
-    case SettingKind::numbers: return list_of<std::int64_t>(value, is_whole);
+    case SettingKind::numbers: return list_of<Numbers>(value, is_whole);
     case SettingKind::texts: {
-      std::optional<Value> texts = list_of<std::string>(value, is_text);
+      std::optional<Value> texts = list_of<Texts>(value, is_text);
       return texts ? among_choices(row, std::move(*texts)) : std::nullopt;
     }
     case SettingKind::anything: break;
