@@ -3,7 +3,9 @@
 """What strangers have beside checkpoints: names that would change an order, files of theirs, descriptions that take
 much memory."""
 
+import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +16,7 @@ import torch.distributed.checkpoint as dcp
 
 import penstock
 from penstock import checkpoint
-from penstock.checkpoint import ids, layout, leftovers, retention
+from penstock.checkpoint import ids, layout, leftovers, publishing, retention
 from penstock.checkpoint.layout import Layout, encode
 from penstock.checkpoint.preemption import Guard, resume
 from penstock.checkpoint.safetensors import SafetensorsWriter
@@ -185,3 +187,21 @@ def test_a_damaged_newest_is_not_what_retain_keeps(tmp_path):
     assert checkpoint.latest(tmp_path) == tmp_path / "s2"
     checkpoint.retain(tmp_path, 1)
     assert number_in(checkpoint.latest(tmp_path)) == 2
+
+
+def test_what_cannot_be_looked_at_is_not_told_as_removed(tmp_path, monkeypatch):
+    give_name, stat = publishing.give_name, Path.stat
+
+    def without_the_drive(folder, metadata, **settings):
+        def fail(path, **how):
+            if path.suffix == ".data":
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+            return stat(path, **how)
+
+        with monkeypatch.context() as failing:
+            failing.setattr(Path, "stat", fail)
+            give_name(folder, metadata, **settings)
+
+    monkeypatch.setattr(publishing, "give_name", without_the_drive)
+    with pytest.raises(OSError, match=r"Input/output error: .*\.data"):
+        checkpoint.save({"a": torch.zeros(3)}, tmp_path / "a")

@@ -174,9 +174,10 @@ def of_one_save(folder: Path, layout: Layout) -> Iterator[None]:
 
 
 def has_size(path: Path, size: int) -> bool:
+    """Raises OSError where it cannot be told."""
     try:
         return is_regular(path) and path.stat().st_size >= size
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 
