@@ -465,7 +465,9 @@ penstock_status penstock_queue_eventfd(penstock_queue* queue, int* fd);
 
 typedef struct penstock_stream_result {
   uint32_t struct_size;
-  int32_t done; /* 1 once the request has ended; written after the other members. Read it with acquire order */
+  /* 1 once the result is known; written after the other members. Read it with acquire order. What was read is in memory
+   * when the stream is past the request: synchronize with it before you look at the memory or free it. */
+  int32_t done;
   penstock_status status;
   penstock_report report; /* the last member, since it may grow; the library sets report.struct_size */
 } penstock_stream_result;

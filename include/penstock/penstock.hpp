@@ -202,7 +202,8 @@ class OnStream {
   ~OnStream() {
     if (result_ != nullptr && !is_done()) (void)result_.release();
   }
-  // True once the request has ended; work queued on the stream behind it begins only then.
+  // True once its outcome is known. What was read is in memory when the stream is past the request, as for work that is
+  // queued behind it: synchronize with the stream before looking at the memory or freeing it.
   bool is_done() const { return __atomic_load_n(&result_->done, __ATOMIC_ACQUIRE) != 0; }
   // Only for a request that is done.
   Outcome outcome() const { return {result_->status, result_->report}; }
