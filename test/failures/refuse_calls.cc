@@ -41,7 +41,7 @@ constexpr int kStormCalls = 16;
 enum class On : std::uint8_t {
   all,
   files,    // Of a descriptor that is no file's, only EINTR.
-  names,    // Of a file by its name.
+  names,    // Of a file by its name: who cannot tell whose a descriptor is leaves it open, so that fstat() succeeds.
   copies,   // fcntl() that makes a descriptor.
   created,  // The call is carried out, and fails then.
 };
@@ -56,6 +56,7 @@ struct Row {
 const std::vector<Row> kRows = {
     {SYS_openat, {EMFILE, EACCES, EIO, EINTR}},
     {SYS_open, {EMFILE, EACCES, EIO, EINTR}},
+    {SYS_openat2, {EMFILE, EACCES, EINTR, EAGAIN, ENOSYS}},
     {SYS_read, {EIO, EINTR, kShort}, On::files},
     {SYS_pread64, {EIO, EINTR, kShort}, On::files},
     {SYS_preadv, {EIO, EINTR}, On::files},
@@ -107,9 +108,11 @@ const std::vector<Row> kRows = {
     {SYS_set_mempolicy, {ENOMEM, EPERM, ENOSYS}},
     {SYS_get_mempolicy, {EPERM, ENOSYS}},
     {SYS_sched_setaffinity, {EINVAL}},
-    {SYS_sched_getaffinity, {EINVAL}},
+    {SYS_sched_getaffinity, {EINVAL}, On::all, false},  // The set is too small, and a larger one is not.
     {SYS_prlimit64, {EPERM}},
     {SYS_mincore, {EAGAIN}},
+    {SYS_madvise, {ENOMEM, EINVAL}},
+    {SYS_kcmp, {ENOSYS, EPERM}},
     {SYS_clone, {EAGAIN, ENOMEM}},
     {SYS_clone3, {EAGAIN, ENOMEM}},
     {SYS_eventfd2, {EMFILE, ENOMEM}},
@@ -136,10 +139,27 @@ const std::vector<Row> kRows = {
   ::_exit(126);
 }
 
+sock_filter load_argument(int number) {
+  return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<unsigned>(offsetof(seccomp_data, args) + 8 * number));
+}
+
+// Lets calls go on that have no errors here; a stop is what takes time.
+std::vector<sock_filter> spared(const Row& row) {
+  const sock_filter go_on = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  if (row.on == On::names) return {load_argument(3), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, AT_EMPTY_PATH, 0, 1), go_on};
+  if (row.on == On::copies)
+    return {load_argument(1), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_DUPFD, 2, 0),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_DUPFD_CLOEXEC, 1, 0), go_on};
+  return {};
+}
+
 void stop_calls() {
   std::vector<sock_filter> filter = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   for (const Row& row : kRows) {
-    filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(row.call), 0, 1));
+    const std::vector<sock_filter> spares = spared(row);
+    const auto over = static_cast<unsigned char>(spares.size() + 1);
+    filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(row.call), 0, over));
+    filter.insert(filter.end(), spares.begin(), spares.end());
     filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE));
   }
   filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
@@ -201,10 +221,10 @@ class Refuser {
 
   // 0 if the call is to be carried out.
   int error_of(pid_t thread, const Row& row) {
-    const std::vector<int> errors = errors_for(thread, row);
-    if (errors.empty()) return 0;
+    if (!can_fail(thread, row)) return 0;
     const long number = count_++;
     if (number == number_) {
+      const std::vector<int> errors = errors_for(row, more_);
       failed_ = &row;
       errors_ = errors.size();
       error_ = errors[choice_ % errors_];
@@ -212,22 +232,26 @@ class Refuser {
       return error_;
     }
     if (number < number_ || !more_) return 0;
-    const bool passes = error_ == EINTR || error_ == kShort || !failed_->lasts;
-    if (!passes) return row.lasts ? errors.front() : 0;
+    if (!passes(*failed_, error_)) return row.lasts ? row.errors.front() : 0;
+    const std::vector<int> errors = errors_for(row, false);
     const bool is_alike = &row == failed_ && std::find(errors.begin(), errors.end(), error_) != errors.end();
     return is_alike && --storm_ > 0 ? error_ : 0;
   }
 
-  std::vector<int> errors_for(pid_t thread, const Row& row) const {
-    const auto command = static_cast<int>(registers_.rsi);
-    if (row.on == On::copies && command != F_DUPFD && command != F_DUPFD_CLOEXEC) return {};
-    if (spares_memory_ && (row.call == SYS_mmap || row.call == SYS_mremap || row.call == SYS_mprotect)) return {};
-    // Who cannot tell whose a descriptor is leaves it open, so that fstat() succeeds.
-    if (row.on == On::names && (registers_.r10 & AT_EMPTY_PATH) != 0) return {};
-    if (row.on != On::files) return row.errors;
-    if (!is_file(thread)) return {};
-    std::vector<int> errors = row.errors;
-    if (registers_.rdx / 2 < unit()) errors.erase(std::remove(errors.begin(), errors.end(), kShort), errors.end());
+  bool can_fail(pid_t thread, const Row& row) const {
+    if (spares_memory_ && (row.call == SYS_mmap || row.call == SYS_mremap || row.call == SYS_mprotect)) return false;
+    return row.on != On::files || is_file(thread);
+  }
+
+  static bool passes(const Row& row, int error) { return error == EINTR || error == kShort || !row.lasts; }
+
+  // With `more`, of the errors that last only the one that the calls behind it have.
+  std::vector<int> errors_for(const Row& row, bool more) const {
+    std::vector<int> errors;
+    for (const int error : row.errors) {
+      if (error == kShort && registers_.rdx / 2 < unit()) continue;
+      if (!more || errors.empty() || passes(row, error)) errors.push_back(error);
+    }
     return errors;
   }
 
