@@ -25,6 +25,7 @@
 #include <system_error>
 #include <utility>
 
+#include "failures/bytes.h"
 #include "failures/calls.h"
 #include "failures/jobs.h"
 #include "failures/memory.h"

@@ -11,50 +11,11 @@
 #include <cstring>
 
 #include "cufile.h"
+#include "failures/bytes.h"
 #include "penstock/penstock.hpp"
 
 namespace penstock::failures {
 namespace {
-
-constexpr std::size_t kFileBytes = 1 << 20;
-constexpr std::size_t kWriteBegin = 600'001, kWriteBytes = 70'000;  // The range that jobs write, which others read not.
-
-std::string folder;
-alignas(4096) char all_memory[kFileBytes + 4096];
-
-char byte_at(std::size_t offset) { return static_cast<char>(offset * 2654435761u >> 13); }
-
-// `offset` is the file's; the bytes in memory were reported as read from there.
-void require_bytes(const char* bytes, std::size_t offset, std::size_t size) {
-  for (std::size_t i = 0; i < size; ++i) {
-    if (bytes[i] == byte_at(offset + i)) continue;
-    std::fprintf(stderr, "failures: byte %zu is wrong\n", offset + i);
-    ::_exit(kWrongByte);
-  }
-}
-
-char* fresh_memory() {
-  std::memset(all_memory, '?', sizeof all_memory);
-  return all_memory;
-}
-
-const char* bytes_to_write() {
-  static char bytes[kWriteBytes];
-  for (std::size_t i = 0; i < sizeof bytes; ++i) bytes[i] = byte_at(kWriteBegin + i);
-  return bytes;
-}
-
-// Before a write, so that one which is lost is seen. It may fail itself.
-void wipe(int fd) {
-  static const char nothing[kWriteBytes] = {};
-  (void)!::pwrite(fd, nothing, sizeof nothing, kWriteBegin);
-}
-
-void require_written(int fd) {
-  static char bytes[kWriteBytes];
-  const ssize_t got = ::pread(fd, bytes, sizeof bytes, kWriteBegin);
-  if (got > 0) require_bytes(bytes, kWriteBegin, static_cast<std::size_t>(got));
-}
 
 // ---- cuFile --------------------------------------------------------------------------------------------------------
 
@@ -85,14 +46,14 @@ bool call_cufile(int fd) {
   good &= cuFileDriverOpen().err == CU_FILE_SUCCESS;
   CUfileHandle_t const handle = registered(fd);
   good &= handle != nullptr;
-  const bool has_buffer = cuFileBufRegister(all_memory, kFileBytes, 0).err == CU_FILE_SUCCESS;
+  const bool has_buffer = cuFileBufRegister(fresh_memory(), kFileBytes, 0).err == CU_FILE_SUCCESS;
   good &= reads(handle, 0, 4096) && reads(handle, 4097, 100'001, 1) && reads(handle, 0, kWriteBegin);
   wipe(fd);
   const bool is_written = cuFileWrite(handle, bytes_to_write(), kWriteBytes, kWriteBegin, 0) == kWriteBytes;
   if (is_written) require_written(fd);
   good &= is_written;
   (void)cuFileExportPCIeTopology("");  // An error, but behind all that needs memory.
-  if (has_buffer) good &= cuFileBufDeregister(all_memory).err == CU_FILE_SUCCESS;
+  if (has_buffer) good &= cuFileBufDeregister(fresh_memory()).err == CU_FILE_SUCCESS;
   return finish(handle) && good && has_buffer;
 }
 
@@ -130,6 +91,32 @@ bool batch_cufile(int fd) {
   }
   if (is_set_up) cuFileBatchIODestroy(batch);
   return finish(handle) && good;
+}
+
+// What is told of it is no more and no less than what a call said that it moved.
+bool count_cufile(int fd) {
+  constexpr std::size_t kSize = 100'000;
+  bool good = cuFileSetStatsLevel(3).err == CU_FILE_SUCCESS && cuFileDriverOpen().err == CU_FILE_SUCCESS;
+  good = good && cuFileStatsStart().err == CU_FILE_SUCCESS && cuFileStatsReset().err == CU_FILE_SUCCESS;
+  CUfileHandle_t const handle = registered(fd);
+  const bool is_read = reads(handle, 0, kSize);
+  static CUfileStatsLevel3_t stats;
+  const bool is_counted = cuFileGetStatsL3(&stats).err == CU_FILE_SUCCESS;
+  if (good && is_read && is_counted && stats.detailed.basic.read_bytes != kSize) ::_exit(kWrongByte);
+  CUfileBatchHandle_t batch = nullptr;
+  const bool is_set_up = cuFileBatchIOSetUp(&batch, 2).err == CU_FILE_SUCCESS;
+  CUfileIOParams_t params[2]{};
+  for (CUfileIOParams_t& each : params) {
+    each.mode = CUFILE_BATCH;
+    each.fh = handle;
+    each.opcode = CUFILE_READ;
+    each.u.batch = {.devPtr_base = fresh_memory(), .file_offset = 0, .devPtr_offset = 0, .size = 5000};
+  }
+  const bool is_submitted = is_set_up && cuFileBatchIOSubmit(batch, 2, params, 0).err == CU_FILE_SUCCESS;
+  const bool is_canceled = is_submitted && cuFileBatchIOCancel(batch).err == CU_FILE_SUCCESS;
+  if (is_set_up) cuFileBatchIODestroy(batch);
+  good &= cuFileStatsStop().err == CU_FILE_SUCCESS && cuFileSetStatsLevel(0).err == CU_FILE_SUCCESS;
+  return finish(handle) && good && is_read && is_counted && is_canceled;
 }
 
 // ---- Penstock's own ------------------------------------------------------------------------------------------------
@@ -232,12 +219,12 @@ bool call_device(int fd) {
 // Nothing is left of an object that could not be published.
 bool write_stripe(int) {
   static int number = 0;
-  const std::string name = folder + "/object" + std::to_string(number++);
+  const std::string name = folder() + "/object" + std::to_string(number++);
   Result<Session> session = Session::open();
   if (!session) return false;
   bool good = false;
   {
-    Result<File> file = session->create_stripe(name.c_str(), {folder, folder}, kWriteBytes, 1 << 16);
+    Result<File> file = session->create_stripe(name.c_str(), {folder(), folder()}, kWriteBytes, 1 << 16);
     good = file && file->write(bytes_to_write(), kWriteBytes, 0).ok() && file->publish().ok();
   }
   Result<File> file = session->stripe(name.c_str());
@@ -276,7 +263,7 @@ bool litter_of_it(int) {
   return open_and([] {
     for (const char* const name : {"one", "other"}) {
       char path[4096];
-      std::snprintf(path, sizeof path, "%s/%s", folder.c_str(), name);
+      std::snprintf(path, sizeof path, "%s/%s", folder().c_str(), name);
       ::close(::open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     }
     return false;
@@ -290,11 +277,15 @@ bool remember_it(int) {
 }  // namespace
 
 const std::vector<Job>& jobs() {
-  static const std::vector<Job> all = {
-      {"cufile", call_cufile, 0, nullptr},          {"cufile-batch", batch_cufile, 0, nullptr},
-      {"call", call_penstock, 0, nullptr},          {"device", call_device, 0, nullptr},
-      {"stripe", write_stripe, 3, nullptr},         {"polled-queue", poll_queue, 0, nullptr},
-      {"threaded-queue", thread_queue, 0, nullptr}, {"kv", [](int) { return put_chunks(folder + ".kv"); }, 0, nullptr}};
+  static const std::vector<Job> all = {{"cufile", call_cufile, 0, nullptr},
+                                       {"cufile-batch", batch_cufile, 0, nullptr},
+                                       {"cufile-statistics", count_cufile, 0, nullptr},
+                                       {"call", call_penstock, 0, nullptr},
+                                       {"device", call_device, 0, nullptr},
+                                       {"stripe", write_stripe, 3, nullptr},
+                                       {"polled-queue", poll_queue, 0, nullptr},
+                                       {"threaded-queue", thread_queue, 0, nullptr},
+                                                                                                                                                                           {"kv", [](int) { return put_chunks(folder() + ".kv"); }, 0, nullptr}};
   return all;
 }
 
@@ -306,16 +297,6 @@ const std::vector<Job>& faulty_jobs() {
       {"litters", litter_of_it, 0, "files were left behind"},
       {"remembers", remember_it, 0, "the same job failed afterwards, when nothing failed any more"}};
   return all;
-}
-
-int make_file(const std::string& of_jobs) {
-  folder = of_jobs;
-  std::string name = folder + "/penstock_failures_XXXXXX";
-  const int fd = ::mkstemp(name.data());
-  if (fd < 0) return -1;
-  ::unlink(name.c_str());
-  for (std::size_t i = 0; i < kFileBytes; ++i) all_memory[i] = byte_at(i);
-  return ::pwrite(fd, all_memory, kFileBytes, 0) == static_cast<ssize_t>(kFileBytes) ? fd : -1;
 }
 
 }  // namespace penstock::failures

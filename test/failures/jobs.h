@@ -19,12 +19,9 @@ struct Job {
 };
 
 const std::vector<Job>& jobs();
-// One of them: puts, commits and gets chunks of a KV store in this folder.
+// chunks.cc: puts, commits and gets chunks of a KV store in this folder.
 bool put_chunks(const std::string& folder);
 // Jobs with faults, for a test of what looks for them.
 const std::vector<Job>& faulty_jobs();
-
-// Makes a file that is gone when its descriptor is closed; jobs make theirs in the folder. Returns -1 if it cannot.
-int make_file(const std::string& folder);
 
 }  // namespace penstock::failures
