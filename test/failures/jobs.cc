@@ -285,7 +285,11 @@ const std::vector<Job>& jobs() {
                                        {"stripe", write_stripe, 3, nullptr},
                                        {"polled-queue", poll_queue, 0, nullptr},
                                        {"threaded-queue", thread_queue, 0, nullptr},
-                                                                                                                                                                           {"kv", [](int) { return put_chunks(folder() + ".kv"); }, 0, nullptr}};
+                                       {"canceled", cancel_request, 0, nullptr},
+                                       {"stream", read_and_write_on_stream, 0, nullptr},
+                                       {"changed-files", use_changed_files, 0, nullptr},
+                                       {"two-sessions", use_two_sessions, 0, nullptr},
+                                       {"kv", [](int) { return put_chunks(folder() + ".kv"); }, 0, nullptr}};
   return all;
 }
 

@@ -19,6 +19,11 @@ struct Job {
 };
 
 const std::vector<Job>& jobs();
+// Those of modes.cc.
+bool read_and_write_on_stream(int fd);
+bool cancel_request(int fd);
+bool use_changed_files(int fd);
+bool use_two_sessions(int fd);
 // chunks.cc: puts, commits and gets chunks of a KV store in this folder.
 bool put_chunks(const std::string& folder);
 // Jobs with faults, for a test of what looks for them.
