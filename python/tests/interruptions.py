@@ -270,9 +270,9 @@ class Tally:
             return None
 
 
-def at_each_point(way, root, break_at, tally, tries=None):
+def at_each_point(way, root, break_at, tally, tries=None, points=None):
     """break_at(number): a context that breaks the save in it at that one of its points; 0: none. All of them are taken,
-    or about so many, evenly."""
+    or about so many, evenly, or those that points(end) names."""
     warnings.filterwarnings("ignore", "torch.distributed is disabled")
     saves = WAYS[way](root)
     saves.save(1)
@@ -282,7 +282,7 @@ def at_each_point(way, root, break_at, tally, tries=None):
     saves.end()
     last = 2
     end = whole.reached + 20  # What is removed besides makes a few more.
-    for point in range(1, end, 1 if tries is None else max(end // tries, 1)):
+    for point in points(end) if points else range(1, end, 1 if tries is None else max(end // tries, 1)):
         allowed = (last, last + 1)
         with contextlib.suppress(BaseException), break_at(point):
             saves.save(last + 1)

@@ -3,11 +3,12 @@
 """Has system calls of Python programs fail, one in each run, by each error that it can give: what each page of the
 guide shows, and each way to save a checkpoint.
 
-    penstock_refuse_calls python refused_calls.py [--every N] [JOB...]
+    penstock_refuse_calls python refused_calls.py [--every N] [--part I/N] [--list] [JOB...]
 
-With --every only one in N of a page's calls fails, and about so many fewer of a save's. A page may end with an error of
-the system's; it must not die, hang, end with another error or leave descriptors open, and it must succeed when nothing
-fails any more. A save leaves the old checkpoint or the new one, and the new one if it succeeded.
+With --every only one in N of a page's calls fails, and about so many fewer of a save's; with --part every N-th from the
+I-th on, as another process takes the others. A page may end with an error of the system's; it must not die, hang, end
+with another error or leave descriptors open, and it must succeed when nothing fails any more. A save leaves the old
+checkpoint or the new one, and the new one if it succeeded.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import ctypes
 import faulthandler
 import gc
 import io
+import itertools
 import os
 import re
 import shutil
@@ -28,7 +30,14 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = "1"  # torch's threads are not ours.
 
 try:
+    from penstock.checkpoint import pieces
+
+    PIECE_BYTES = pieces.PIECE_BYTES  # interruptions.py has smaller ones, of which a page's tensors have thousands.
+    import torch
     from interruptions import WAYS, Tally, at_each_point
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    SMALL_PIECE_BYTES = pieces.PIECE_BYTES
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -37,8 +46,11 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs/guide"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BEGIN, END, COUNT = -0x50454E, -0x50454F, -0x504550  # test/failures/calls.h
 SPARES_MEMORY = 2  # CPython 3.11 loses a thread's frames where it finds none for the next one.
-ERRORS_MAX = 4  # Of one call.
+# Less of the same in a page: fewer bytes, and steps of a training.
+SHORTER = {"(4, 1 << 20)": "(4, 1 << 12)", "64 << 20": "8 << 20", "16 << 20": "2 << 20", "step < 300": "step < 30",
+           "step % 100": "step % 10"}
 FAULTS_TOLD = 20
+ROUNDS = 3
 
 
 def mark(*values):
@@ -62,6 +74,8 @@ class Refused:
 
 
 def is_meant(error):
+    if isinstance(error, CheckpointException):  # torch's: what failed of each rank, and its own words of what it lacks.
+        return all(is_meant(each) or "[Errno" in str(each) for each, _ in error.failures.values())
     return isinstance(error, (OSError, MemoryError, ImportError)) or "can't start new thread" in str(error)
 
 
@@ -71,7 +85,7 @@ def run_page(program, root, refused):
     with refused, contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         try:
             exec(program, {"__name__": "__main__"})
-        except Exception as error:
+        except (Exception, CheckpointException) as error:
             # It holds the frames, and with them all that the page had open.
             return error.with_traceback(None)
         finally:
@@ -83,33 +97,35 @@ def descriptors():
     return len(os.listdir("/proc/self/fd"))
 
 
-def suffer(program, root, number, error, more, rounds):
-    """In a child. Returns how many errors the call has, 0 if so many calls were not made, and what is wrong."""
+def suffer(program, root, failure, kept):
+    """In a child, which has `kept` descriptors where nothing is left open. Returns how many errors the call has, 0 if
+    so many calls were not made, and what is wrong."""
     left, errors = [], 0
-    for _ in range(rounds):
-        refused = Refused(number, error, more=more)
+    while not left or (left[-1] > kept and len(left) < ROUNDS):
+        refused = Refused(**failure)
         ended = run_page(program, root, refused)
-        errors = refused.errors if refused.reached >= number else 0
+        errors = refused.errors if refused.reached >= refused.number else 0
         if ended and not is_meant(ended):
             return errors, f"it ended with {type(ended).__name__}: {ended}"
         if ended := run_page(program, root, contextlib.nullcontext()):
             return errors, f"when nothing failed any more it ended with {type(ended).__name__}: {ended}"
         left.append(descriptors())
-    return errors, "descriptors were left open" if len(left) == 3 and left[0] < left[1] < left[2] else ""
+    # What is kept once, such as an open log, is not left open.
+    return errors, "descriptors were left open" if len(left) == ROUNDS and left == sorted(set(left)) else ""
 
 
-def in_child(work):
-    """What a child returns by work(), or how it died."""
+def in_child(work, runs=1):
+    """What a child returns by work(), or how it died. runs: how many it makes, about."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
         faulthandler.register(signal.SIGALRM, chain=True)  # Says where it hangs.
-        signal.alarm(words.patience)
+        signal.alarm(words.patience * runs)
         try:
             told = repr(work())
         except BaseException as error:
-            told = repr((0, f"{type(error).__name__}: {error}"))
+            told = repr((1, f"{type(error).__name__}: {error}"))
         with open(writer, "wb") as pipe:
             pipe.write(told.encode())
         os._exit(0)
@@ -120,30 +136,48 @@ def in_child(work):
     return eval(told) if status == 0 else (1, "it hung" if status == -signal.SIGALRM else f"it died with {status}")
 
 
-def fail_page(name, root, every):
-    """Returns how many runs there were, and the faults."""
-    text = "\n".join(BLOCK.findall((GUIDE / name).read_text(encoding="utf-8")))
-    program = compile(text, name, "exec")
+def load(program, root):
+    """What a page imports: what an import opens is Python's. Returns how many descriptors a page keeps, or a fault."""
 
     def first():
-        ended = run_page(program, root, contextlib.nullcontext())
-        return (0, f"as it stands: {ended}") if ended else sorted(sys.modules)
+        for _ in range(2):
+            if ended := run_page(program, root, contextlib.nullcontext()):
+                return 0, f"as it stands: {ended}"
+        return descriptors(), sorted(sys.modules)
 
-    loaded = in_child(first)
-    if isinstance(loaded, tuple):
-        print(name, loaded[1], sep=": ", flush=True)
-        return 1, [loaded[1]]
-    for module in loaded:  # What an import opens is Python's.
+    kept, modules = in_child(first)
+    if isinstance(modules, str):
+        return kept, modules
+    for module in modules:
         with contextlib.suppress(Exception):
             __import__(module)
-    rounds = 3 if every == 1 else 1  # Of one, it cannot be told whether it leaves descriptors open.
+    torch.nn.Linear(2, 2)(torch.ones(2, 2))  # It looks at the processor then, and dies where it cannot.
+    gc.collect()
+    gc.freeze()  # No run has to look at it again.
+    return kept, ""
+
+
+def fail_page(name, root):
+    """Returns how many runs there were, and the faults."""
+    pieces.PIECE_BYTES = PIECE_BYTES
+    text = "\n".join(BLOCK.findall((GUIDE / name).read_text(encoding="utf-8")))
+    for long, short in SHORTER.items():
+        text = text.replace(long, short)
+    program = compile(text, name, "exec")
+    kept, fault = load(program, root)
+    if fault:
+        print(name, fault, sep=": ", flush=True)
+        return 1, [fault]
     runs, faults = 0, []
     for more in (False, True):
-        number, errors = 1, 1
-        while errors > 0 and len(faults) < FAULTS_TOLD:
-            error = number // every if every > 1 else 0
+        errors = 1
+        for number in itertools.count(1 + words.part * words.every, words.parts * words.every):
+            if errors == 0 or len(faults) >= FAULTS_TOLD:
+                break
+            error = number // words.every if words.every > 1 else 0
             while True:
-                errors, fault = in_child(lambda: suffer(program, root, number, error, more, rounds))
+                failure = {"number": number, "error": error, "more": more}
+                errors, fault = in_child(lambda failure=failure: suffer(program, root, failure, kept))
                 runs += 1
                 if fault:
                     faults.append(f"call {number}, error {error}{', and more' if more else ''}: {fault}")
@@ -151,24 +185,44 @@ def fail_page(name, root, every):
                 for each in Path(root).iterdir():
                     shutil.rmtree(each, ignore_errors=True)
                 error += 1
-                if every > 1 or error >= errors:
+                if words.every > 1 or error >= errors:
                     break
-            number += every
     return runs, faults
 
 
-def fail_saves(way, root, every):
-    tries = None if every == 1 else max(600 // every, 1)
+class EachCall:
+    """Each call of a save fails, by each of its errors; with --every about one in so many of 600."""
+
+    def __init__(self, more):
+        self.more, self.refused = more, None
+
+    def points(self, end):
+        step = words.parts if words.every == 1 else max(end * words.every // 600, 1)
+        for number in range(1 + words.part, end, step):
+            error = 0 if words.every == 1 else number
+            while True:
+                self.refused = Refused(number, error, more=self.more)
+                yield number
+                error += 1
+                if words.every > 1 or error >= self.refused.errors:
+                    break
+
+    def fail(self, number):
+        return self.refused if number else Refused(0, 0)
+
+
+def fail_saves(way, root):
+    pieces.PIECE_BYTES = SMALL_PIECE_BYTES
 
     def work():
+        sys.stderr = io.StringIO()  # The library tells there of what could not be done.
         tally = Tally()
-        for first in range(ERRORS_MAX if every == 1 else 1):
-            for more in (False, True):
-                folder = Path(tempfile.mkdtemp(dir=root))
-                at_each_point(way, folder, lambda number: Refused(number, first + number, more=more), tally, tries)
+        for more in (False, True):
+            calls = EachCall(more)
+            at_each_point(way, Path(tempfile.mkdtemp(dir=root)), calls.fail, tally, points=calls.points)
         return tally.tries, tally.lost
 
-    runs, lost = in_child(work)
+    runs, lost = in_child(work, runs=10)
     lost = [lost] if isinstance(lost, str) else lost
     for each in lost:
         print(each, flush=True)
@@ -178,21 +232,28 @@ def fail_saves(way, root, every):
 def parsed():
     parser = argparse.ArgumentParser()
     parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--patience", type=int, default=1500, help="seconds after which a run hangs")
+    parser.add_argument("--part", default="0/1")
+    parser.add_argument("--list", action="store_true", help="print the jobs' names")
+    parser.add_argument("--patience", type=int, default=300, help="seconds after which a run hangs")
     parser.add_argument("jobs", nargs="*")
-    return parser.parse_args()
+    words = parser.parse_args()
+    words.part, words.parts = map(int, words.part.split("/"))
+    return words
 
 
 def main():
     warnings.simplefilter("ignore")
     pages = [page.name for page in sorted(GUIDE.glob("*.md")) if BLOCK.search(page.read_text(encoding="utf-8"))]
+    if words.list:
+        print(*WAYS, *pages, sep="\n")
+        return
     found = 0
     for fail, names in ((fail_saves, WAYS), (fail_page, pages)):
         for name in names:
             if words.jobs and name not in words.jobs:
                 continue
             with tempfile.TemporaryDirectory() as root:
-                runs, faults = fail(name, root, words.every)
+                runs, faults = fail(name, root)
                 os.chdir("/")
             found += len(faults)
             print(f"{name}: {runs} runs, {len(faults)} faults", flush=True)

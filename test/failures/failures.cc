@@ -4,10 +4,12 @@
 // system call, by each error that it can give. The job may fail, but it must not die, hang, leak, leave files or take
 // wrong bytes for moved, and it must succeed when nothing fails any more.
 //
-//   [penstock_refuse_calls] penstock_failures [--calls] [--every N | --at NUMBER] [--faulty] FOLDER [JOB...]
+//   [penstock_refuse_calls] penstock_failures [--calls] [--every N | --at NUMBER] [--part I/N] [--faulty] FOLDER
+//   [JOB...] penstock_failures --list
 //
-// With --every only one in N is made to fail, and with --at only that one. --faulty looks at jobs with faults, which it
-// must find.
+// With --every only one in N is made to fail, and with --at only that one. With --part every N-th of them is, from the
+// I-th on, as another process takes the others. --faulty looks at jobs with faults, which it must find. --list prints
+// the names of the jobs.
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -130,10 +132,17 @@ std::string fault_of(int status) {
   }
 }
 
+// Which of the allocations or calls are made to fail.
+struct Numbers {
+  long every = 1;
+  long at = -1;  // The only one; negative for all.
+  long part = 0, parts = 1;
+};
+
 class Looker {
  public:
-  Looker(std::string folder, long every, long at)
-      : folder_(std::move(folder)), every_(every), at_(at), fd_(make_file(folder_)) {}
+  Looker(std::string folder, const Numbers& numbers)
+      : folder_(std::move(folder)), numbers_(numbers), fd_(make_file(folder_)) {}
   bool is_ready() const { return fd_ >= 0; }
 
   // Returns the faults that were found.
@@ -142,13 +151,14 @@ class Looker {
     for (const bool more : {false, true}) {
       if (more && is_of_calls && job.fault != nullptr) break;  // Its fault needs calls that succeed.
       *told = {};
-      for (long number = std::max(at_, 0L); !told->is_through && faults_ < kFaultsTold; number += every_) {
+      const auto& [every, at, part, parts] = numbers_;
+      for (long number = std::max(at, part * every); !told->is_through && faults_ < kFaultsTold;
+           number += every * parts) {
         // One in so many of the calls has one in so many of its errors.
-        const auto first = static_cast<unsigned>(every_ > 1 ? number / every_ : 0);
-        unsigned error = first;
+        unsigned error = static_cast<unsigned>(every > 1 ? number / every : 0);
         do look_at(job, {number, error, more});
-        while (every_ == 1 && ++error < told->refused.errors);
-        if (at_ >= 0) break;
+        while (every == 1 && ++error < told->refused.errors);
+        if (at >= 0) break;
       }
     }
     std::printf("%s: %ld runs, %ld faults\n", job.name, runs_, faults_);
@@ -191,11 +201,20 @@ class Looker {
   }
 
   const std::string folder_;
-  const long every_;
-  const long at_;  // The only allocation to look at; negative for all.
+  const Numbers numbers_;
   const int fd_;
   long runs_ = 0, faults_ = 0;
 };
+
+int list() {
+  for (const Job& job : jobs()) std::printf("%s\n", job.name);
+  return 0;
+}
+
+int usage() {
+  std::fputs("usage: failures [--calls] [--every N | --at NUMBER] [--part I/N] [--faulty] FOLDER [JOB...]\n", stderr);
+  return 2;
+}
 
 }  // namespace
 
@@ -203,25 +222,27 @@ class Looker {
 extern "C" int fsync(int fd) { return is_of_calls ? static_cast<int>(::syscall(SYS_fsync, fd)) : 0; }
 
 int main(int argc, char** argv) {
-  long every = 1, at = -1;
+  Numbers numbers;
   bool is_faulty = false;
   int next = 1;
   for (; next < argc && std::strncmp(argv[next], "--", 2) == 0; ++next) {
+    const char* const value = next + 1 < argc ? argv[next + 1] : "";
     if (std::strcmp(argv[next], "--faulty") == 0) is_faulty = true;
     else if (std::strcmp(argv[next], "--calls") == 0) is_of_calls = true;
-    else if (std::strcmp(argv[next], "--every") == 0 && next + 1 < argc) every = std::atol(argv[++next]);
-    else if (std::strcmp(argv[next], "--at") == 0 && next + 1 < argc) at = std::atol(argv[++next]);
-    else every = 0;
+    else if (std::strcmp(argv[next], "--list") == 0) return list();
+    else if (std::strcmp(argv[next], "--every") == 0) numbers.every = std::atol(value), ++next;
+    else if (std::strcmp(argv[next], "--at") == 0) numbers.at = std::atol(value), ++next;
+    else if (std::sscanf(value, "%ld/%ld", &numbers.part, &numbers.parts) == 2) ++next;
+    else numbers.every = 0;
   }
-  if (every < 1 || next == argc)
-    return std::fputs("usage: failures [--calls] [--every N | --at NUMBER] [--faulty] FOLDER [JOB...]\n", stderr), 2;
+  if (numbers.every < 1 || numbers.parts < 1 || next >= argc) return usage();
   ::setenv("PENSTOCK_DEVICE", "host", 1);
   std::string folder = std::string(argv[next]) + "/failures-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) return std::perror("failures: make a folder"), 1;
   const std::string report = folder + ".json";  // It needs memory, too.
   ::setenv("PENSTOCK_REPORT", report.c_str(), 1);
   told = static_cast<Told*>(::mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  Looker looker(folder, every, at);
+  Looker looker(folder, numbers);
   if (!looker.is_ready()) return std::perror("failures: make a file"), 1;
   long faults = 0;
   for (const Job& job : is_faulty ? faulty_jobs() : jobs()) {
