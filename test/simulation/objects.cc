@@ -91,10 +91,12 @@ Drive::Kind draw_kind(Random& random) {
 
 void Objects::set_up(Random& random) {
   draw_weather(random);
+  // What is left half done is seen where the drive fails now and then.
+  if (random.one_in(2)) disk().weather[static_cast<std::size_t>(Fault::broken)] = 8;
   drive().make(3, draw_kind(random));
   if (open_session(random, &session_).code != 0) scheduler().fail("no session opens");
   for (unsigned i = 0; i < 3 * kNames; ++i)
-    names_.push_back({.path = drive().folder(0) + "/" + std::to_string(i), .is_striped = random.one_in(2)});
+    names_.push_back({.path = drive().folder(0) + "/" + std::to_string(i), .is_striped = !random.one_in(4)});
   if (random.one_in(4)) return;
   drive().lose_power_at(random.between(1, random.one_in(2) ? 40 : 400), [this] {
     for (Named& named : names_) named.note_loss();

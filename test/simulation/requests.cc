@@ -50,6 +50,7 @@ class Program {
   Slot new_slot(penstock_session* session, Random& random);
   void act(penstock_session* session, std::uint64_t number, std::uint64_t seed);
   void act_once(Self& self);
+  void await_closing() const;
   std::shared_ptr<Handle> pick(Random& random);
   void call(Self& self);
   void use_queue(Self& self, bool is_polled);
@@ -75,10 +76,11 @@ class Program {
   void finish(Asked& asked, const penstock_status& status, const penstock_report& report, Sums& sums);
 
   penstock_session* session_ = nullptr;
-  bool is_closing_ = false;
+  bool is_closing_ = false, is_closed_ = false;
   std::vector<Slot> slots_;
   std::uint64_t file_max_ = 0, size_max_ = 0;
   unsigned rounds_ = 0, other_sessions_ = 0;
+  bool is_restless_ = false;  // Its files change most of the time.
   Sums sums_;
   Tally tally_;
 };
@@ -109,6 +111,7 @@ Program::Program() {
   file_max_ = std::uint64_t{1} << random.between(14, 20);
   size_max_ = std::min<std::uint64_t>(file_max_, random.one_in(4) ? 1 << 20 : 64 << 10);
   rounds_ = static_cast<unsigned>(random.between(10, 160));
+  is_restless_ = random.one_in(4);
   if (open_session(random, &session_).code != 0) scheduler().fail("no session opens");
   for (std::uint64_t i = random.between(1, 3); i > 0; --i) slots_.push_back(new_slot(session_, random));
 }
@@ -436,6 +439,7 @@ void Program::use_another_process(Self& self) {
 }
 
 void Program::act_once(Self& self) {
+  if (is_restless_ && self.random.one_in(3)) return change_file(self);
   switch (self.random.below(12)) {
     case 0:
     case 1: return use_queue(self, false);
@@ -453,11 +457,19 @@ void Program::act_once(Self& self) {
   }
 }
 
+// Who closes the session is woken by calls that were under way, and not by those that come later.
+void Program::await_closing() const {
+  while (!is_closed_) scheduler().wait(Call::program, &is_closed_);
+}
+
 void Program::act(penstock_session* session, std::uint64_t number, std::uint64_t seed) {
   Self self{session, Random(seed), {}, {}, number, {}};
   for (unsigned i = 0; i < 2 + kDepthMax; ++i)
     self.places.emplace_back(session, size_max_, i == 1 || (i > 1 && self.random.one_in(2)));
-  for (unsigned i = 0; i < rounds_ && !(is_closing_ && self.random.one_in(4)); ++i) act_once(self);
+  for (unsigned i = 0; i < rounds_ && !(is_closing_ && self.random.one_in(4)); ++i) {
+    act_once(self);
+    if (is_closing_ && self.random.one_in(2)) await_closing();
+  }
   for (penstock_queue* const queue : self.queues) penstock_queue_close(queue);
   self.places.clear();
   penstock_session_close(session);
@@ -479,6 +491,8 @@ Tally Program::run() {
     scheduler().wait(Call::program, nullptr, scheduler().now() + random.below(20 * kMillisecond));
     is_closing_ = true;
     penstock_session_close(session_);
+    is_closed_ = true;
+    scheduler().wake(&is_closed_);
   }
   for (std::thread& thread : threads) thread.join();
   if (!is_closed_early && random.one_in(2)) compare_counters(session_, sums_);
