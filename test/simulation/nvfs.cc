@@ -99,7 +99,7 @@ void Nvfs::plug_in() {
   fails_one_in_ = kRates[random.below(4)];
   hooked_blocks_ = random.one_in(8) ? 0 : random.one_in(3) ? std::uint64_t{1} << random.between(2, 14) : ~0ull;
   is_hooked_in_part_ = random.one_in(2);
-  if (random.one_in(6)) {
+  if (random.one_in(3)) {
     fake_->block_size = disk().block_size = 1024;
     fake_->zeros_are_holes = true;
   }
