@@ -225,7 +225,7 @@ bool DmabufChannel::reap_ring(bool wait) {
 }
 
 bool DmabufChannel::step(bool wait) {
-  if (wait && done_.empty() && only_storage_is_busy()) return reap_ring(true);
+  if (wait && only_storage_is_busy()) return reap_ring(true);
   const bool stored = reap_ring(false);
   copies_.queue_collected();
   const bool copied = copies_.reap(false);

@@ -122,7 +122,6 @@ int P2pdmaPath::refusal_errno(const Status& status) {
     case EREMOTEIO:
     case EINVAL:
     case EIO:
-    case EFAULT:
     case EOPNOTSUPP:
     case ENODEV: return status.code;
     default: return 0;

@@ -47,7 +47,7 @@ void PagecacheChannel::Slot::begin(const RoutedRequest& its_request, const Chunk
   file = static_cast<CachedFile*>(request->shape.channel_facts.file_state);
   extent_count = 0;
   bytes = 0;
-  status = file == nullptr ? stale() : success();
+  status = success();
 }
 
 bool PagecacheChannel::hold_extents(Slot& slot) {
@@ -175,7 +175,6 @@ void PagecacheChannel::submit(const RoutedRequest& request, const Chunk& chunk, 
   const std::uint32_t index = free_.back();
   free_.pop_back();
   slots_[index].begin(request, chunk, cookie);
-  if (!slots_[index].status.ok()) return done_.push_back(index);
   waiting_.push_back(index);
   // Small chunks are launched together, at the next poll.
   if (chunk.size > kSmall) fetch_waiting();
@@ -271,16 +270,14 @@ Completion PagecacheChannel::move_and_wait(const RoutedRequest& request, const C
   PENSTOCK_INVARIANT(is_idle());
   Slot& slot = slots_[0];
   slot.begin(request, chunk, 0);
+  if (request.shape.channel_facts.registers_first) register_extents(slot);
+  begin_pass();
+  slot.status = start(slot);
   if (slot.status.ok()) {
-    if (request.shape.channel_facts.registers_first) register_extents(slot);
+    slot.status = copy_found_and_wait(request.op);
     begin_pass();
-    slot.status = start(slot);
-    if (slot.status.ok()) {
-      slot.status = copy_found_and_wait(request.op);
-      begin_pass();
-      if (slot.status.ok()) verify(slot);
-      else broken_ = true;
-    }
+    if (slot.status.ok()) verify(slot);
+    else broken_ = true;
   }
   return completion_of(slot);
 }

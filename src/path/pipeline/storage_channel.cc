@@ -320,7 +320,7 @@ bool StorageChannel::only_storage_is_busy() const { return storing_count_ > 0 &&
 
 // Makes one round. Waits, if asked to, for the side that feeds the other: copies for writes, storage for reads.
 bool StorageChannel::step(bool wait) {
-  if (wait && done_.empty() && only_storage_is_busy()) return reap_ring(true);
+  if (wait && only_storage_is_busy()) return reap_ring(true);
   const bool stored = reap_ring(false);
   copies_.queue_collected();
   const bool copied = copies_.reap(false);

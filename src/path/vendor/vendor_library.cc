@@ -198,8 +198,7 @@ std::shared_ptr<VendorLibrary> VendorLibrary::open(const std::string& path, std:
   static auto& open_ones = *new std::map<std::string, std::weak_ptr<VendorLibrary>>;
   static auto& given_up = *new std::set<std::string>;
 
-  why_not = {look_at_vendor_file(path)};
-  if (why_not.reason != Reason::none) return nullptr;
+  why_not = {};
   // Checked before the lock, which another thread may have held when the process forked.
   const std::uint32_t generation = fork_count() + 1;
   if (const std::uint32_t first = loaded_after.load(); first != 0 && first != generation) {
