@@ -65,6 +65,10 @@ TEST_F(OutlookOfMachinesTest, AnIommuThatTranslatesIsAnObstacleForNvidiasMemoryA
   EXPECT_EQ(outlook->of_drive(gpu("0000:18:00.0", false), *file), Reason::none);
 }
 
+TEST_F(OutlookOfMachinesTest, WhereNothingTranslatesNvidiasMemoryHasNoObstacleEither) {
+  EXPECT_EQ(outlook("h200-p2pdma")->of_drive(gpu("0000:18:00.0", true), *drive(0)), Reason::none);
+}
+
 TEST_F(OutlookOfMachinesTest, ADriveOverANetworkIsNoDriveThatReachesMemory) {
   const std::unique_ptr<File> file = drive(3);
   EXPECT_EQ(outlook("nvme-tcp")->of_drive(gpu("0000:18:00.0", true), *file), reason_of(Obstacle::nvme_tcp));

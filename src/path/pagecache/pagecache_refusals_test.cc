@@ -268,5 +268,23 @@ TEST_F(PagecacheRefusalTest, WhatTheCpuCopiesQuickerIsNotLent) {
   EXPECT_TRUE(path_->hooks()->lend(small).empty());
 }
 
+TEST_F(PagecacheRefusalTest, ServesNoDeviceThatRegistersNothingNorAnyWhereItIsOff) {
+  FakeGpu without;
+  EXPECT_FALSE(path_->may_serve(without));
+  PagecachePath off(storage_, {});
+  EXPECT_FALSE(off.may_serve(gpu_));
+  EXPECT_EQ(off.judge(*file_, gpu_.describe(memory_), Op::read).reason, pagecache_reason::registration_cache_off);
+}
+
+TEST_F(PagecacheRefusalTest, ARequestOnHostMemoryIsLeftAsItIs) {
+  RoutedRequest request;
+  request.file = file_.get();
+  request.size = kBytes;
+  request.mode = SubmitMode::many;
+  path_->hooks()->before_move(request);
+  EXPECT_FALSE(request.shape.learns);
+  EXPECT_EQ(request.shape.channel_facts.file_state, nullptr);
+}
+
 }  // namespace
 }  // namespace penstock::core

@@ -234,5 +234,28 @@ TEST_F(RegistrationRefusalTest, PagesThatCannotBeHadAreNotKeptAndOtherPagesAreAs
   EXPECT_EQ(kept.bytes(), 0u);
 }
 
+TEST_F(RegistrationRefusalTest, AnExtentThatIsTooShortByNowIsRegisteredAnew) {
+  ASSERT_EQ(::ftruncate(fd_.get(), 4096), 0);
+  cache_->register_now(*cached_, 0);
+  ASSERT_EQ(state(0), State::registered);
+  const std::string more(8192, 'm');
+  ASSERT_EQ(::pwrite(fd_.get(), more.data(), more.size(), 0), 8192);
+  ResidentPages kept([] { return true; });
+  EXPECT_FALSE(kept.add(*cache_, *cached_, 0, 8192));
+  EXPECT_TRUE(kept.add(*cache_, *cached_, 0, 8192));
+  EXPECT_EQ(kept.bytes(), 8192u);
+  EXPECT_EQ(kept.addresses()[0][8191], std::byte{'m'});
+}
+
+TEST_F(RegistrationRefusalTest, AFileThatCannotBeReadIsNotRegistered) {
+  const UniqueFd writing(::open(("/proc/self/fd/" + std::to_string(fd_.get())).c_str(), O_WRONLY | O_CLOEXEC));
+  const std::unique_ptr<File> file = std::move(*File::open(storage_, writing.get()));
+  CachedFile* const cached = cache_->find_or_make(*file, gpu_, {.only_by_pages = true});
+  cache_->register_now(*cached, 0);
+  EXPECT_EQ(cached->find(0)->state(), State::none);
+  EXPECT_EQ(cache_->registered_bytes(), 0u);
+  cache_->forget(*file);
+}
+
 }  // namespace
 }  // namespace penstock::core

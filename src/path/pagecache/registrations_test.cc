@@ -224,5 +224,27 @@ TEST_F(RegistrationsTest, WhatTheDeviceKeepsForGoodStaysMapped) {
   ::munmap(const_cast<std::byte*>(pages), page_size());
 }
 
+TEST_F(RegistrationsTest, WhereMemoryIsShortNothingGoesThatCannotAndOnlyWhatIsNotInUse) {
+  open(3, "abc");
+  device_.can_unregister = false;
+  registrations_->tidy_up(true, now_);
+  EXPECT_EQ(device_.unregistered, "");
+  device_.can_unregister = true;
+  for (const char letter : {'a', 'b', 'c'}) ASSERT_TRUE(extents_[letter].hold(now_));
+  registrations_->tidy_up(true, now_);
+  EXPECT_EQ(device_.unregistered, "");
+  for (const char letter : {'a', 'b', 'c'}) extents_[letter].release();
+  registrations_->tidy_up(true, now_);
+  EXPECT_EQ(device_.unregistered.size(), 2u) << "more than half of them";
+}
+
+TEST_F(RegistrationsTest, AnExtentThatIsNotRegisteredIsNotEvicted) {
+  open(2, "a");
+  registrations_->evict(extents_['b']);
+  registrations_->evict(extents_['a']);
+  registrations_->evict(extents_['a']);
+  EXPECT_EQ(device_.unregistered, "a");
+}
+
 }  // namespace
 }  // namespace penstock::core

@@ -122,6 +122,16 @@ TEST_F(VendorRefusalTest, ALibraryThatMovesNothingEndsAReadAndFailsAWrite) {
   EXPECT_EQ(written.bounced, pipeline_reason::refused_late);
 }
 
+TEST_F(VendorRefusalTest, ForcedItServesWhereThereIsNoSystemToCountIn) {
+  behave("direct");
+  std::filesystem::remove_all(root());
+  make_path();
+  EXPECT_EQ(judge().reason, vendor_reason::nvidia_fs_missing);
+  make_path(VendorUse::force);
+  EXPECT_TRUE(judge().usable);
+  EXPECT_EQ(judge().reason, vendor_reason::not_direct);
+}
+
 TEST_F(VendorRefusalTest, TheOutlookTellsTheFirstThatIsMissing) {
   VendorRules rules{.use = VendorUse::automatic, .root = root().string()};
   EXPECT_EQ(vendor_outlook(rules), vendor_reason::library_missing) << "none in its usual places";
