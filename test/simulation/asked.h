@@ -103,4 +103,7 @@ class Asked {
   bool is_on_a_lost_gpu_ = false;  // It was lost before it began.
 };
 
+// A session has counted what its requests have told, else the run fails.
+void compare_counters(penstock_session* session, const Sums& sums);
+
 }  // namespace penstock::simulation

@@ -85,26 +85,6 @@ class Program {
   Tally tally_;
 };
 
-// What it has counted is what its requests have told.
-void compare_counters(penstock_session* session, const Sums& sums) {
-  std::vector<Counter> counters(64);
-  std::uint32_t count = 0;
-  const penstock_status status = penstock_counters(session, counters.data(), 64, &count);
-  Sums told;
-  for (std::uint32_t i = 0; i < count && i < 64; ++i) {
-    told.read_bytes += counters[i].read_bytes;
-    told.written_bytes += counters[i].write_bytes;
-    if (counters[i].path == PENSTOCK_PATH_NVFS && counters[i].read_bytes + counters[i].write_bytes > nvfs().moved())
-      scheduler().fail("nvfs is told to have moved what nvidia-fs did not");
-  }
-  const auto fits = [](std::uint64_t counted, std::uint64_t least, std::uint64_t more) {
-    return least <= counted && counted <= least + more;
-  };
-  const bool is_right = fits(told.read_bytes, sums.read_bytes, sums.read_behind_gaps) &&
-                        fits(told.written_bytes, sums.written_bytes, sums.written_behind_gaps);
-  if (status.code != 0 || !is_right) scheduler().fail("a session has counted other bytes than its requests have told");
-}
-
 Program::Program() {
   Random& random = scheduler().random();
   draw_weather(random);
