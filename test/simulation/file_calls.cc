@@ -47,6 +47,7 @@ ssize_t transfer(Disk::Open open, bool is_write, std::span<const iovec> memory, 
   if (fate.error == EAGAIN && !nowait) fate.error = EINTR;
   const std::size_t half = fate.bytes / 2 / open.file->sector() * open.file->sector();
   const Moving moving(open.file, is_write, memory, at);
+  if (is_write && !open.is_direct) Moving::require_no_neighbour(*open.file, at, at + fate.bytes);
   if (!nowait) sleep_for(fate.latency / 2);
   std::size_t moved = moving.move(0, half);
   if (moved == half) {

@@ -343,8 +343,9 @@ std::vector<const Moving*>& under_way() {
 
 }  // namespace
 
-Moving::Moving(std::shared_ptr<File> file, bool is_write, std::span<const iovec> memory, std::uint64_t offset)
-    : file_(std::move(file)), is_write_(is_write), memory_(memory), offset_(offset) {
+Moving::Moving(std::shared_ptr<File> file, bool is_write, std::span<const iovec> memory, std::uint64_t offset,
+               bool is_apart)
+    : file_(std::move(file)), is_write_(is_write), memory_(memory), offset_(offset), is_apart_(is_apart) {
   under_way().push_back(this);
 }
 
@@ -368,6 +369,16 @@ void Moving::require_no_write(const File& file, std::uint64_t first, std::uint64
     const bool overlaps = one->offset_ < end && first < one->offset_ + bytes_of(one->memory_);
     if (one->is_write_ && one->file_.get() == &file && overlaps)
       scheduler().fail("a write is over, and a transfer of it still reaches its file");
+  }
+}
+
+void Moving::require_no_neighbour(const File& file, std::uint64_t first, std::uint64_t end) {
+  constexpr std::uint64_t kPage = 4096;
+  const std::uint64_t begin = first / kPage * kPage, reach = (end + kPage - 1) / kPage * kPage;
+  for (const Moving* const one : under_way()) {
+    const bool shares = one->offset_ < reach && begin < one->offset_ + bytes_of(one->memory_);
+    if (one->is_apart_ && one->is_write_ && one->file_.get() == &file && shares)
+      scheduler().fail("the page cache may bring back what a direct write replaces, which nobody waits for");
   }
 }
 

@@ -185,7 +185,9 @@ class File {
 // A transfer, from its beginning until it has told of its end. It judges whoever gives memory or bytes back before.
 class Moving {
  public:
-  Moving(std::shared_ptr<File> file, bool is_write, std::span<const iovec> memory, std::uint64_t offset);
+  // `is_apart`: it goes to the drive directly, and nobody who waits for it holds the inode's lock.
+  Moving(std::shared_ptr<File> file, bool is_write, std::span<const iovec> memory, std::uint64_t offset,
+         bool is_apart = false);
   ~Moving();
   Moving(const Moving&) = delete;
   Moving& operator=(const Moving&) = delete;
@@ -197,6 +199,9 @@ class Moving {
   // Fails the run where a transfer that is under way reaches that memory, or writes to that range of the file.
   static void require_none(std::span<const std::byte> memory);
   static void require_no_write(const File& file, std::uint64_t first, std::uint64_t end);
+  // A write through the page cache begins. Where a direct write is under way in one of its pages, the kernel may read
+  // the page before and write it back after it, with the old bytes.
+  static void require_no_neighbour(const File& file, std::uint64_t first, std::uint64_t end);
   // Those of a parent end in the parent.
   static void forget_all();
 
@@ -205,6 +210,7 @@ class Moving {
   const bool is_write_;
   const std::span<const iovec> memory_;
   const std::uint64_t offset_;
+  const bool is_apart_;
 };
 
 class Disk {

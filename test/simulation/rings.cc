@@ -94,9 +94,10 @@ struct Operation {
   const std::uint64_t data;
   const Fate fate;
 
-  Operation(const std::shared_ptr<File>& file, bool is_write, const io_uring_sqe& entry, const Fate& its_fate)
-      : memory{reinterpret_cast<void*>(entry.addr), entry.len}, moving(file, is_write, {&memory, 1}, entry.off),
-        data(entry.user_data), fate(its_fate) {}
+  Operation(const std::shared_ptr<File>& file, bool is_write, bool is_direct, const io_uring_sqe& entry,
+            const Fate& its_fate)
+      : memory{reinterpret_cast<void*>(entry.addr), entry.len},
+        moving(file, is_write, {&memory, 1}, entry.off, is_direct), data(entry.user_data), fate(its_fate) {}
 };
 
 // At once or later, when the program may have something else under way.
@@ -138,9 +139,10 @@ void start(Ring& ring, const io_uring_sqe& entry) {
                                    : ::pread(fd, memory.iov_base, memory.iov_len, static_cast<off_t>(entry.off));
     return ring.complete(entry.user_data, moved < 0 ? -errno : static_cast<int>(moved));
   }
+  if (is_write && !open->is_direct) Moving::require_no_neighbour(*open->file, entry.off, entry.off + entry.len);
   Fate fate = open->file->decide(is_write, open->is_direct, {&memory, 1}, entry.off);
   if (fate.error == EAGAIN && scheduler().random().one_in(2)) fate.error = ECANCELED;  // Its thread has ended.
-  perform(ring, std::make_shared<Operation>(open->file, is_write, entry, fate));
+  perform(ring, std::make_shared<Operation>(open->file, is_write, open->is_direct, entry, fate));
 }
 
 // Returns how many it takes, or a negative errno.
