@@ -35,15 +35,16 @@ struct Named {
   Possible possible{std::nullopt};
   std::optional<Bytes> published;  // A publication is under way.
   bool replaces = true;            // It does so where the name means something.
+  bool may_be_held = false;        // A publication failed, and it is not known which of its steps are durable.
   Possible after_loss;             // Once power was lost.
 
   void note_loss() {
     after_loss = possible;
-    if (!published) return;
-    after_loss.push_back(published);
+    if (published) after_loss.push_back(published);
     const Drive::Kind& kind = drive().kind();
     // An empty file holds the name meanwhile.
-    if (!replaces && !kind.has_links && !kind.has_kept_renames) after_loss.emplace_back(Bytes{});
+    if (((published && !replaces) || may_be_held) && !kind.has_links && !kind.has_kept_renames)
+      after_loss.emplace_back(Bytes{});
   }
 };
 
@@ -161,10 +162,12 @@ void Objects::publish(Random& random, Named& named, penstock_file* file) {
     const bool is_there = std::find(named.possible.begin(), named.possible.end(), std::nullopt) == named.possible.end();
     if (!named.replaces && is_there) scheduler().fail("a file was replaced that should not have been");
     named.possible = {std::exchange(named.published, std::nullopt)};
+    named.may_be_held = false;
     return;
   }
   // It has its name, or has not.
   named.possible.push_back(std::exchange(named.published, std::nullopt));
+  named.may_be_held = named.may_be_held || !named.replaces;
 }
 
 // That is told before a byte is written.
