@@ -97,7 +97,7 @@ void Nvfs::plug_in() {
   fake_->counts = !random.one_in(4);
   constexpr unsigned kRates[] = {0, 0, 100, 12};
   fails_one_in_ = kRates[random.below(4)];
-  hooked_blocks_ = random.one_in(8) ? 0 : random.one_in(3) ? std::uint64_t{1} << random.between(2, 14) : ~0ull;
+  hooked_blocks_ = random.one_in(8) ? 0 : random.one_in(2) ? random.between(500, 6000) : ~std::uint64_t{0};
   is_hooked_in_part_ = random.one_in(2);
   if (random.one_in(3)) {
     fake_->block_size = disk().block_size = 1024;
