@@ -72,11 +72,8 @@ IoMode Router::wanted_io_mode(const RoutedRequest& request) const {
       !is_aligned(request.file_offset | request.size, page_size())) {
     return IoMode::buffered;
   }
-  switch (rules_.direct_io) {
-    case DirectIo::always: return IoMode::o_direct;
-    case DirectIo::never: return IoMode::buffered;
-    case DirectIo::automatic: break;
-  }
+  if (rules_.direct_io == DirectIo::always) return IoMode::o_direct;
+  if (rules_.direct_io == DirectIo::never) return IoMode::buffered;
   if (request.file->prefers_o_direct()) return IoMode::o_direct;
   return request.op == Op::read && request.size >= kProbeBytesMin ? IoMode::o_direct : IoMode::buffered;
 }
