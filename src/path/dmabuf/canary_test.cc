@@ -134,6 +134,7 @@ TEST_F(CanaryTest, ARefusalIsToldWithItsErrnoAndAStandstillByName) {
     return os_failure(ENODEV, "move as scripted");
   };
   EXPECT_EQ(canary_of_reads(world(refuses)).error, ENODEV);
+  EXPECT_EQ(canary_of_writes(world(refuses)).error, ENODEV);
   const auto hangs = [](Op, std::uint64_t, std::size_t, std::uint64_t) -> Result<std::size_t> {
     return failure(Code::no_progress, "move as scripted");
   };

@@ -370,6 +370,16 @@ TEST_F(DmabufRefusalTest, OnlyMemoryOfADeviceIsABufferAndOnlyWhereThePathIsOn) {
   EXPECT_NE(path_->buffers().find(*device_, reinterpret_cast<std::uintptr_t>(memory_), 4096), nullptr);
 }
 
+TEST_F(DmabufRefusalTest, MemoryInPiecesIsReadIntoByTheChannelsOwn) {
+  ASSERT_TRUE(judge().usable);
+  add_buffer();
+  RoutedRequest request = this->request(Op::read, 8192);
+  EXPECT_NE(path_->shape(request).channel_facts.memory_state, nullptr);
+  const MemoryPiece pieces[] = {{memory_, 4096}, {memory_ + 8192, 4096}};
+  request.memory = RequestMemory(pieces);
+  EXPECT_EQ(path_->shape(request).channel_facts.memory_state, nullptr);
+}
+
 TEST(DmabufOutlookTest, AsksTheKernelOnlyWhereThatMatters) {
   PathSettings settings;
   settings.explains = false;

@@ -311,6 +311,31 @@ TEST_P(HeldExtentsTest, AsAFileOfThePathItSaysWhyItIsNoneAndWhetherThatMayPass) 
   hole.file->let_go();
 }
 
+// Tells nothing of drives' nodes.
+class NodelessStorage final : public PosixStorage {
+ public:
+  NodelessStorage() : PosixStorage(false) {}
+  Result<FileFacts> facts(int fd) override {
+    Result<FileFacts> facts = PosixStorage::facts(fd);
+    if (facts.ok() && facts->type == FileType::block_device) return os_failure(EIO, "look at a node as scripted");
+    return facts;
+  }
+};
+
+TEST_P(HeldExtentsTest, AsAFileOfThePathItNeedsItsDrivesNode) {
+  NodelessStorage storage;
+  DmabufDrives drives(storage);
+  for (const bool is_written : {false, true}) {
+    user_ = open_file(is_written ? O_RDWR : O_RDONLY);
+    file_ = std::move(File::open(storage, user_.get()).value());
+    const DmabufFile::Opened opened = open_file_on_drive(*file_, drives, is_written);
+    EXPECT_EQ(opened.file, nullptr);
+    EXPECT_EQ(opened.why_not.reason, dmabuf_reason::drive_node) << is_written;
+    EXPECT_EQ(opened.why_not.error, EIO);
+    file_.reset();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(FileSystem, HeldExtentsTest, testing::Values("ext4", "xfs"),
                          [](const auto& place) { return std::string(place.param); });
 

@@ -164,6 +164,13 @@ TEST_F(NvfsFaultsTest, HolesBehindWhatWasMovedAreNotFilled) {
   expect_right(Op::read, 0, completion);
 }
 
+TEST_F(NvfsFaultsTest, ChunksThatAreNoWholeBlocksArePlannedWithoutThem) {
+  RoutedRequest request = this->request(Op::read);
+  EXPECT_EQ(path_->shape(request).limits.file_align, nvfs::kBlock);
+  request.chunk_max = 5000;
+  EXPECT_EQ(path_->shape(request).limits.file_align, 1u);
+}
+
 TEST_F(NvfsFaultsTest, AChannelTakesItsShadowAndWhatItBouncesWith) {
   const ChannelOptions options{.device = device_, .depth = 1, .chunk_max = kChunk};
   EXPECT_EQ(path_->channel_bytes(options), 2 * kChunk);

@@ -197,6 +197,17 @@ TEST_F(PagecacheRefusalTest, AFileThatIsCutEndsAReadAndAWriteIsMadeAgainByTheOth
   }
 }
 
+TEST_F(PagecacheRefusalTest, SmallWritesThatLandTogetherAreAllInTheFile) {
+  RoutedRequest request = this->request(Op::write, 4096, 16'384);
+  request.shape.limits.chunk_max = 4096;
+  std::memset(memory_, 's', kBytes);
+  const auto channel = open_channel();
+  EXPECT_EQ(move(**channel, request), 4u);
+  std::string seen(16'384, 0);
+  ASSERT_EQ(::pread(fd_.get(), seen.data(), seen.size(), 4096), static_cast<ssize_t>(seen.size()));
+  EXPECT_EQ(seen, std::string(16'384, 's'));
+}
+
 TEST_F(PagecacheRefusalTest, WithoutASizeNothingIsWrittenThroughPages) {
   const RoutedRequest& request = this->request(Op::write, 0, kChunk);
   const auto channel = open_channel();
