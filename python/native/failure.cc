@@ -31,6 +31,14 @@ nb::object exception_of(const penstock_status& status, nb::object report, const 
                                   status.step != nullptr ? status.step : "", sentence, report, file_name(file));
 }
 
+nb::object end_of(const penstock_status& status, const nb::object& report) {
+  try {
+    return status.code == 0 ? nb::none() : exception_of(status, report);
+  } catch (const nb::python_error& error) {
+    return nb::borrow(error.value());
+  }
+}
+
 void raise(nb::object exception) {
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
   throw nb::python_error();

@@ -15,6 +15,9 @@ namespace penstock::python {
 // Call it with the GIL held.
 nanobind::object exception_of(const penstock_status& status, nanobind::object report = nanobind::none(),
                               const std::string& file = {});
+// Makes the exception for a request that has ended, or None if it succeeded. Where none can be made, it is the one that
+// the making failed with, so that whoever waits for the request gets one. Call it with the GIL held.
+nanobind::object end_of(const penstock_status& status, const nanobind::object& report);
 [[noreturn]] void raise(nanobind::object exception);
 [[noreturn]] void raise_type_error(const char* sentence);
 [[noreturn]] void raise_value_error(const char* sentence);

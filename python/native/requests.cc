@@ -374,8 +374,7 @@ nb::list Requests::reap(bool may_wait) {
   nb::list reaped;
   for (const Ended& each : ended) {
     const nb::object report = nb::cast(each.report);
-    reaped.append(
-        nb::make_tuple(each.number, report, each.status.code == 0 ? nb::none() : exception_of(each.status, report)));
+    reaped.append(nb::make_tuple(each.number, report, end_of(each.status, report)));
   }
   return reaped;
 }

@@ -8,6 +8,7 @@ reported one.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from typing import TYPE_CHECKING
@@ -98,9 +99,10 @@ _CLOSED = {"use a closed file": "could not use the file: it is closed; open it a
 def of_status(domain: int, code: int, driver: str, step: str, sentence: str, report: Report | None,
               filename: str | None = None) -> PenstockError:
     """The exception for the penstock_status of a request."""
-    from penstock import launcher
+    with contextlib.suppress(OSError, ImportError):  # Where no file can be opened, that is what has failed already.
+        from penstock import launcher
 
-    sentence = launcher.named(sentence)
+        sentence = launcher.named(sentence)
     if domain == 1 and code == errno.EEXIST:
         sentence = sentence.replace("allow the file to be replaced", "allow the file to be replaced (replace=True)")
     if domain == 0:

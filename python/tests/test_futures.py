@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import asyncio
+import builtins
 import concurrent.futures
+import errno
 import gc
 import os
 import subprocess
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 
 import penstock
+from penstock import errors
 
 SOON = 30  # Seconds: what is to happen, happens long before.
 
@@ -76,6 +79,31 @@ def test_failures_end_in_the_future(session, path):
         assert isinstance(error, penstock.PenstockError) and error.code == 8
         with pytest.raises(ValueError, match="read-only"):
             file.read_async(b"frozen")
+
+
+def test_a_failure_of_which_no_exception_can_be_made_ends_its_future_all_the_same(session, path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with session.open(path) as file:
+        with monkeypatch.context() as failing:
+            failing.setattr(errors, "of_status", fail)
+            assert file.write_async(b"x").exception(SOON).errno == errno.EMFILE
+        assert file.read_async(bytearray(1)).result(SOON).bytes == 1
+
+
+def test_a_failure_is_told_where_no_module_can_be_loaded(session, path, monkeypatch):
+    load = builtins.__import__
+
+    def without_files(name, names=None, *rest):
+        if name == "penstock" and rest and "launcher" in (rest[1] or ()):
+            raise OSError(errno.EMFILE, "too many open files")
+        return load(name, names, *rest)
+
+    with session.open(path) as file:
+        monkeypatch.setattr(builtins, "__import__", without_files)
+        error = file.write_async(b"x").exception(SOON)
+    assert isinstance(error, penstock.PenstockError) and error.code == 8
 
 
 def test_a_buffer_stays_alive_until_the_request_has_ended(slow_session, held_file, content):
