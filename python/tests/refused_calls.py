@@ -76,7 +76,10 @@ class Refused:
 def is_meant(error):
     if isinstance(error, CheckpointException):  # torch's: what failed of each rank, and its own words of what it lacks.
         return all(is_meant(each) or "[Errno" in str(each) for each, _ in error.failures.values())
-    return isinstance(error, (OSError, MemoryError, ImportError)) or "can't start new thread" in str(error)
+    text = str(error)
+    said = re.search(r"\((\d+)\)$", text)  # torch's words of an error of the system's.
+    return (isinstance(error, (OSError, MemoryError, ImportError)) or "can't start new thread" in text
+            or (isinstance(error, RuntimeError) and said is not None and os.strerror(int(said[1])) in text))
 
 
 def run_page(program, root, refused):
