@@ -200,7 +200,7 @@ TEST_F(QueueFailures, AQueueOfSeveralDevicesAndFilesEndsAllThatItBegan) {
                             static_cast<std::int64_t>(block * kBlock)};
       begun += queue->submit(read, begun).ok() ? 1 : 0;
     } else {
-      const unsigned least = random() % 3;
+      const auto least = static_cast<unsigned>(random() % 3);
       const auto now = std::chrono::steady_clock::now();
       const ChannelQueue::Deadline deadlines[] = {std::nullopt, now, now + std::chrono::hours(1)};
       const unsigned count = queue->reap(std::span(done).first(1 + random() % 8), least, deadlines[random() % 3]);
