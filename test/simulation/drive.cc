@@ -34,15 +34,15 @@ void write_file(const std::string& name, const std::vector<std::byte>& bytes) {
 
 }  // namespace
 
-std::string Drive::root_of(pid_t process) {
-  char name[64];
-  std::snprintf(name, sizeof name, "/dev/shm/penstock-simulation-%010d", process);
+std::array<char, 64> Drive::root_of(pid_t process) {
+  std::array<char, 64> name;
+  std::snprintf(name.data(), name.size(), "/dev/shm/penstock-simulation-%010d", process);
   return name;
 }
 
 void Drive::make(unsigned folders, const Kind& kind) {
   kind_ = kind;
-  const std::string root = root_of(::getpid());
+  const std::string root = root_of(::getpid()).data();
   for (unsigned i = 0; i < folders; ++i) {
     folders_.push_back(root + "/" + std::to_string(i));
     std::filesystem::create_directories(folders_.back());

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,7 +23,7 @@ namespace penstock::simulation {
 class Drive {
  public:
   // The folder that holds those of a process. Whoever started it removes it.
-  static std::string root_of(pid_t process);
+  static std::array<char, 64> root_of(pid_t process);
 
   // What its file system lacks.
   struct Kind {
