@@ -11,6 +11,7 @@
 
 #include "engine/shared_flight.h"
 #include "fakes/manual_clock.h"
+#include "fakes/waiting.h"
 
 namespace penstock::core {
 namespace {
@@ -68,7 +69,13 @@ TEST_F(DriveShareTest, OfAFastDriveTheyTakeMore) {
 TEST_F(DriveShareTest, WhoWaitsGoesOnWhenOthersHaveGivenBack) {
   drive_.note_short();
   ASSERT_EQ(taken(), 2u);
-  std::thread waiting([&] { drive_.take(kChunk); });
+  std::atomic<bool> has_taken{false};
+  std::thread waiting([&] {
+    drive_.take(kChunk);
+    has_taken = true;
+  });
+  give_time_to_go_wrong();
+  EXPECT_FALSE(has_taken);
   drive_.give_back(2 * kChunk);
   waiting.join();
   EXPECT_EQ(taken(), 1u);

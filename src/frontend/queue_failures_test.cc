@@ -169,6 +169,13 @@ TEST_F(QueueFailures, ARequestThatIsUnlikeTheOneBeforeGoesItsOwnWay) {
     const auto* const at = static_cast<const char*>(each.base) + each.buffer_offset;
     EXPECT_TRUE(is_content(at, 0, each.size));
   }
+  ASSERT_TRUE(moved(like).status.ok());
+  EXPECT_TRUE(queue->submit(like, 1).ok());
+  char* const third = device_memory(kBlock);
+  ASSERT_TRUE(session_->register_buffer(third, kBlock).ok());  // It might lie where the route's buffer was.
+  EXPECT_TRUE(moved(like).status.ok());
+  QueueCompletion rest;
+  EXPECT_EQ(queue->reap({&rest, 1}, 1), 1u);
   RawRequest beyond = like, elsewhere = like;
   beyond.buffer_offset = 3 * kBlock + 1;
   elsewhere.required = PathId::p2pdma;
@@ -213,6 +220,64 @@ TEST_F(QueueFailures, AQueueOfSeveralDevicesAndFilesEndsAllThatItBegan) {
   EXPECT_EQ(ended, begun);
   EXPECT_GT(begun, 500u);
   for (const std::uint64_t file : files) EXPECT_TRUE(session_->deregister_file(file).ok()) << "a pin was left behind";
+}
+
+// While numbers of threads are tried it is moved in parts, which meet at whole ones of the file.
+TEST_F(QueueFailures, ALargeReadThatIsTriedInPartsHasAllOfItsBytes) {
+  constexpr std::uint64_t kBegin = 100, kSize = (132u << 20) - 200;
+  storage_->content.resize(132u << 20);
+  for (std::size_t i = 0; i < storage_->content.size(); i += 997) storage_->content[i] = static_cast<char>(i / 997);
+  char* const memory = device_memory(kSize);
+  for (int turn = 0; turn < 2; ++turn) {
+    std::memset(memory, 0, kSize);
+    const Outcome outcome = transfer(*session_, {Op::read, file_, memory, kSize, kBegin, 0});
+    EXPECT_TRUE(outcome.status.ok()) << describe(outcome.status);
+    EXPECT_EQ(outcome.report.bytes, kSize);
+    EXPECT_TRUE(is_content(memory, kBegin, kSize)) << turn;
+  }
+}
+
+// More devices than a queue has channels for.
+class ManyDevices final : public DeviceSet {
+ public:
+  unsigned count() const override { return 10; }
+  Result<Device*> device(unsigned place) override { return &devices_[place]; }
+  PointerFacts describe(const void* pointer) override {
+    PointerFacts facts;
+    for (HostDevice& device : devices_) {
+      if (device.find(pointer, facts)) break;
+    }
+    return facts;
+  }
+  Result<StreamHome*> stream_home(void*) override { return failure(Code::unsupported, "use the stream"); }
+
+ private:
+  HostDevice devices_[10] = {{0, ""}, {1, ""}, {2, ""}, {3, ""}, {4, ""}, {5, ""}, {6, ""}, {7, ""}, {8, ""}, {9, ""}};
+};
+
+TEST(QueueOfManyDevices, ChannelsThatAreIdleMakeRoomAndThoseInUseDoNot) {
+  auto storage = std::make_unique<FakeStorage>();
+  storage->content.resize(1 << 20);
+  Session session(test_config({{"workers", "2"}}), std::move(storage), std::make_unique<ManyDevices>());
+  const std::uint64_t file = session.register_file(FakeStorage::kUserFd).value();
+  auto queue = std::move(ChannelQueue::open(session, 16, kBlock).value());
+  QueueCompletion done[16];
+  for (const bool waits : {true, false}) {
+    unsigned begun = 0;
+    for (unsigned place = 0; place < 10; ++place) {
+      void* const memory = session.devices().device(place).value()->memory().allocate(kBlock).value();
+      const Status status = queue->submit({Op::read, file, memory, kBlock, 0, 0}, place);
+      EXPECT_TRUE(status.ok() || status.is(Code::limit)) << describe(status);
+      begun += status.ok() ? 1 : 0;
+      if (waits) {
+        EXPECT_EQ(queue->reap(done, 1), 1u);
+      }
+    }
+    EXPECT_EQ(begun, waits ? 10u : 8u);
+    if (!waits) {
+      EXPECT_EQ(queue->reap(done, 16), 8u);
+    }
+  }
 }
 
 TEST_F(QueueFailures, ASessionThatStopsEndsItsQueuesWhichAreReapedAfterwards) {

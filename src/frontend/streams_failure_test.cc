@@ -200,6 +200,31 @@ TEST_P(StreamsFailureTest, WithoutWordsHostFunctionsWaitForStorage) {
   EXPECT_TRUE(is_content(buffer, 0, 13 * kMiB));
 }
 
+// They learn when a request began and that it is over, before its result is there.
+TEST_P(StreamsFailureTest, HooksAreCalledWhereTheStreamReachesTheRequestAndWhereItEnds) {
+  static std::uint64_t clock = 0, began = 0, bytes = 0;
+  clock = 41, began = bytes = 0;
+  const StreamHooks hooks{deliver, [](const Session&) { return ++clock; },
+                          [](Session&, const RawRequest&, const Outcome& outcome, std::uint64_t at) {
+                            began = at;
+                            bytes = outcome.report.bytes;
+                          }};
+  void* const stream = make_stream();
+  char* const buffer = memory(kMiB);
+  Parameters read{.size = 4096};
+  const StreamParameters wanted{Op::read,    file_, buffer, &read.size, &read.file_offset, &read.buffer_offset,
+                                &read.result};
+  {
+    Hold hold(home(stream), stream);
+    ASSERT_TRUE(streams().submit(stream, wanted, hooks).ok());
+    EXPECT_EQ(clock, 41u) << "the stream has not reached it";
+  }
+  drain(stream);
+  EXPECT_EQ(read.result, 4096);
+  EXPECT_EQ(began, 42u);
+  EXPECT_EQ(bytes, 4096u);
+}
+
 TEST_P(StreamsFailureTest, AForkedChildHasNoStreams) {
   void* const stream = make_stream();
   char* const buffer = memory(4096);
@@ -291,10 +316,13 @@ TEST_P(FakeCudaStreamsTest, AContextThatGoesTakesItsRequestsAlongAndNothingElse)
 
 // Whatever is refused of what a request queues, its stream goes on and the next request works.
 TEST_P(FakeCudaStreamsTest, APieceOfWorkThatTheDriverRefusesFailsTheCallAndHoldsNobodyUp) {
-  char* const buffer = memory(16 * kMiB);
+  std::vector<char> host(16 * kMiB);
+  char* const buffers[] = {memory(16 * kMiB), host.data()};
   (void)home(make_stream());  // The pieces of requests are refused below, and not the steps before the first.
-  for (const Op op : {Op::read, Op::write}) {
-    for (const std::size_t size : {std::size_t{4096}, 13 * kMiB}) {
+  for (int i = 0; i < 8; ++i) {
+    const Op op = i % 2 == 0 ? Op::read : Op::write;
+    char* const buffer = buffers[i / 4];
+    for (const std::size_t size : {i % 4 < 2 ? std::size_t{4096} : 13 * kMiB}) {
       bool refused = true;
       for (int piece = 1; refused; ++piece) {
         ASSERT_LT(piece, 40);
