@@ -129,11 +129,12 @@ void tell(int attribute, void* value, CUdeviceptr wanted) {
 
 extern "C" {
 
-// The library's own objects only look for drivers here.
+// The library looks for drivers and for NVIDIA's libcufile here: a machine that has them is not to be seen.
 void* dlopen(const char* name, int flags) {
   static const auto really = REAL(dlopen);
-  const bool is_driver = name != nullptr && std::strcmp(name, kDriverLibrary) == 0;
-  return is_driver && gpu().is_there() ? really(nullptr, flags) : really(name, flags);
+  if (name == nullptr) return really(nullptr, flags);
+  const bool is_driver = std::strcmp(name, kDriverLibrary) == 0;
+  return is_driver && gpu().is_there() ? really(nullptr, flags) : really("/none", flags);
 }
 
 }  // extern "C"

@@ -253,6 +253,11 @@ void Gpu::end_first(GpuStream& stream) {
   for (GpuStream& one : streams_) start(one);
 }
 
+bool Gpu::has_call_left(const GpuStream& stream) {
+  return std::any_of(stream.pending.begin(), stream.pending.end(),
+                     [](const GpuWork& work) { return work.kind == GpuWork::Kind::call; });
+}
+
 void Gpu::wait_for(const GpuStream& stream, std::uint64_t target) {
   while (stream.landed < target && !is_lost()) scheduler().wait(Call::ring, &stream);
 }
@@ -276,6 +281,7 @@ void Gpu::run_calls() {
     const GpuWork call = stream.pending.front();
     call.function(call.argument);
     if (!is_lost()) end_first(stream);
+    else stream.pending.pop_front();
   }
 }
 

@@ -97,6 +97,8 @@ class Gpu {
   GpuStream& default_stream() { return *default_; }
   void give(GpuStream& stream, GpuWork work);
   void wait_for(const GpuStream& stream, std::uint64_t target);
+  // A function on it was not called, or has not returned.
+  static bool has_call_left(const GpuStream& stream);
   void wait_for_all();
   void wait_for_held();
   // For a thread of the driver: runs calls of streams, for good.
