@@ -324,9 +324,9 @@ void Program::take_descriptors(Slot& slot) {
 
 void Program::change_file(Self& self) {
   Random& random = self.random;
+  scheduler().point(Call::program);  // Another thread may have the slot's file replaced meanwhile.
   Slot& slot = slots_[random.below(slots_.size())];
   File& file = *slot.handles[0]->file;
-  scheduler().point(Call::program);
   const std::uint64_t size = file.size();
   if (random.one_in(16)) return take_descriptors(slot);
   switch (random.below(6)) {
