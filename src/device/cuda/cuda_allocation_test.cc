@@ -24,7 +24,7 @@ class CudaAllocationTest : public testing::Test {
     ASSERT_EQ(api_.cuInit(0), CUDA_SUCCESS);
     library_ = ::dlopen(PENSTOCK_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
     ASSERT_EQ(api_.cuDevicePrimaryCtxRetain(&context_.handle, 1), CUDA_SUCCESS);
-    ASSERT_TRUE(api_.identify(context_.handle, &context_.id));
+    ASSERT_EQ(api_.identify(context_.handle, &context_.id), CUDA_SUCCESS);
     ASSERT_EQ(api_.cuCtxPushCurrent(context_.handle), CUDA_SUCCESS);
   }
   void TearDown() override {

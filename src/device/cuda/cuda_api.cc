@@ -139,11 +139,11 @@ std::string CudaApi::describe(CUresult result) const {
   return std::string(name) + " (" + text + ")";
 }
 
-bool CudaApi::identify(CUcontext context, unsigned long long* id) const {
+CUresult CudaApi::identify(CUcontext context, unsigned long long* id) const {
   *id = 0;
-  if (cuCtxGetId != nullptr) return cuCtxGetId(context, id) == CUDA_SUCCESS;
+  if (cuCtxGetId != nullptr) return cuCtxGetId(context, id);
   unsigned version = 0;
-  return cuCtxGetApiVersion(context, &version) == CUDA_SUCCESS;
+  return cuCtxGetApiVersion(context, &version);
 }
 
 }  // namespace penstock::core::cuda

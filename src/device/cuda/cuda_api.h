@@ -218,7 +218,7 @@ struct CudaApi {
   std::string describe(CUresult result) const;
   // True while the context lives. `id` distinguishes it from an earlier context at the same address. `id` is 0 before
   // CUDA 12.0, where a context at the address of a destroyed one cannot be distinguished from it.
-  bool identify(CUcontext context, unsigned long long* id) const;
+  CUresult identify(CUcontext context, unsigned long long* id) const;
 };
 
 }  // namespace penstock::core::cuda

@@ -312,7 +312,7 @@ void CudaDeviceSet::find_mapped(const void* pointer, int ordinal, PointerFacts& 
 // any GPU reaches it.
 CudaDevice* CudaDeviceSet::device_of(CUcontext handle, int ordinal) {
   CudaDevice::Context context{handle, 0};
-  const bool has_context = handle != nullptr && api_.identify(handle, &context.id);
+  const bool has_context = handle != nullptr && api_.identify(handle, &context.id) == CUDA_SUCCESS;
   if (has_context) {
     if (CudaDevice* known = find(context)) return known;
   }
@@ -340,7 +340,7 @@ Result<CudaDevice*> CudaDeviceSet::primary(unsigned ordinal) {
   CUresult result = api_.cuDeviceGet(&device, static_cast<int>(ordinal));
   if (result == CUDA_SUCCESS) result = api_.cuDevicePrimaryCtxRetain(&context.handle, device);
   if (result != CUDA_SUCCESS) return cuda_status(result, kStep);
-  if (!api_.identify(context.handle, &context.id)) return failure(Code::device_lost, kStep);
+  if (api_.identify(context.handle, &context.id) != CUDA_SUCCESS) return failure(Code::device_lost, kStep);
   CudaDevice* const added = add_locked(ordinal, context, true);
   if (added == nullptr) return failure(Code::limit, kStep);
   return added;

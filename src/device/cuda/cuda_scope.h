@@ -17,7 +17,7 @@ struct CudaContext {
 
 inline bool is_alive(const cuda::CudaApi& api, const CudaContext& context) {
   unsigned long long id = 0;
-  return api.identify(context.handle, &id) && id == context.id;
+  return api.identify(context.handle, &id) == cuda::CUDA_SUCCESS && id == context.id;
 }
 
 // The CUDA driver's number in a Status, from its row in the table of providers.

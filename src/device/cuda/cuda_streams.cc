@@ -26,6 +26,12 @@ CUstream as_stream(void* handle) { return static_cast<CUstream>(handle); }
 // The default stream, and the driver's names for both kinds of it.
 bool is_default(void* stream) { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
 
+// True if the error means that a context was destroyed. One that is lost with its GPU is still there.
+bool is_of_no_context(CUresult error) {
+  return error == CUDA_ERROR_CONTEXT_IS_DESTROYED || error == CUDA_ERROR_INVALID_CONTEXT ||
+         error == CUDA_ERROR_INVALID_VALUE;
+}
+
 // All homes of the process. A forked child starts with none: the contexts are its parent's.
 class Homes {
  public:
@@ -60,7 +66,8 @@ class Homes {
   bool is_any_busy(const CudaApi& api) {
     const MutexLock lock(mutex_);
     return std::any_of(homes_.begin(), homes_.end(), [&](const auto& home) {
-      return home->is_of(api) && home->status().ok() && !home->is_gone() && !home->memory().is_quiet(1);
+      return home->is_of(api) && home->status().ok() && is_alive(api, home->context()) && !home->is_gone() &&
+             !home->memory().is_quiet(1);
     });
   }
 
@@ -108,7 +115,10 @@ Status CudaStreamHome::open() {
 
 // Before CUDA 12.0 only its page-locked memory distinguishes a context from a later one at its address.
 bool CudaStreamHome::is_gone() const {
-  if (!is_alive(api_, context_)) return true;
+  unsigned long long id = 0;
+  const CUresult asked = api_.identify(context_.handle, &id);
+  if (asked != CUDA_SUCCESS) return is_of_no_context(asked);
+  if (id != context_.id) return true;
   if (context_.id != 0 || own_block_ == nullptr) return false;
   unsigned type = 0;
   int attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
@@ -248,7 +258,7 @@ Result<StreamHome*> find_cuda_stream_home(const CudaApi& api, void* stream) {
                                             : api.cuStreamGetCtx(as_stream(stream), &context.handle);
   if (found != CUDA_SUCCESS) return cuda_failure(found, kStep);
   if (context.handle == nullptr) return cuda_failure(CUDA_ERROR_INVALID_CONTEXT, kStep);
-  if (!api.identify(context.handle, &context.id)) return failure(Code::device_lost, kStep);
+  if (api.identify(context.handle, &context.id) != CUDA_SUCCESS) return failure(Code::device_lost, kStep);
 
   const ContextScope scope(api, context);
   if (!scope.entered()) return cuda_status(scope.result(), kStep);
