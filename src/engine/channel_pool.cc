@@ -56,12 +56,22 @@ ChannelShapes shape_channels(std::uint64_t bounce_bytes, std::uint64_t chunk_byt
 }
 
 bool BounceBudget::reserve_or_reclaim(std::uint64_t bytes, const ChannelHolder* caller) {
-  if (reserve(bytes)) return true;
+  while (!reserve(bytes)) {
+    IdleChannel idle = take_idle_channel(caller);
+    if (idle.channel == nullptr) return reserve(bytes);
+    idle.channel.reset();
+    give_back(idle.bytes);
+  }
+  return true;
+}
+
+IdleChannel BounceBudget::take_idle_channel(const ChannelHolder* caller) {
   const MutexLock lock(holders_mutex_);
   for (ChannelHolder* holder : holders_) {
-    if (holder != caller) holder->close_idle_channels();
+    IdleChannel idle = holder != caller ? holder->take_idle_channel(*this) : IdleChannel();
+    if (idle.channel != nullptr) return idle;
   }
-  return reserve(bytes);
+  return {};
 }
 
 void BounceBudget::add(ChannelHolder* holder) {
@@ -128,12 +138,14 @@ void ChannelPool::close(Place& place) {
   budget_.give_back(path_.channel_bytes(channel_options()));
 }
 
-void ChannelPool::close_idle_channels() {
+IdleChannel ChannelPool::take_idle_channel(const BounceBudget&) {
   unsigned place = 0;
-  while (claim(true, place, places_for(false))) {
-    close(places_[place]);
-    take_back(place);
-  }
+  if (!claim(true, place, places_for(false))) return {};
+  Place& idle = places_[place];
+  IdleChannel taken{std::move(idle.channel), path_.channel_bytes(channel_options())};
+  idle.open.store(false);
+  free(idle);
+  return taken;
 }
 
 ChannelPool::Loan ChannelPool::try_borrow(bool is_long) {

@@ -15,20 +15,29 @@
 
 namespace penstock::core {
 
-// Holds open channels for later use, and can close the idle ones.
+class BounceBudget;
+
+struct IdleChannel {
+  std::unique_ptr<Channel> channel;
+  std::uint64_t bytes = 0;
+};
+
+// Holds open channels for later use.
 class ChannelHolder {
  public:
   virtual ~ChannelHolder() = default;
-  virtual void close_idle_channels() = 0;
+  // Gives away an idle channel whose bytes are of this budget; empty if there is none. Closes none by itself.
+  virtual IdleChannel take_idle_channel(const BounceBudget& budget) = 0;
 };
 
-// The limit of pinned bytes for all channels of one device, and the bytes in use. Thread-safe; outlives its holders.
+// The limit of pinned bytes for all channels of one device, or of host memory, and the bytes in use. Thread-safe;
+// outlives its holders.
 class BounceBudget {
  public:
   explicit BounceBudget(std::uint64_t limit) : limit_(limit) {}
   bool reserve(std::uint64_t bytes);
-  // If there is no room, every holder but the caller closes its idle channels of contexts that are gone, and of paths
-  // that are not in use.
+  // While there is no room, idle channels of other holders than the caller are closed. Closing may wait for the
+  // device, and so for a held stream: meanwhile the budget's lock is free for those who serve the stream.
   bool reserve_or_reclaim(std::uint64_t bytes, const ChannelHolder* caller = nullptr);
   void add(ChannelHolder* holder);
   void remove(ChannelHolder* holder);
@@ -36,6 +45,8 @@ class BounceBudget {
   std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
 
  private:
+  IdleChannel take_idle_channel(const ChannelHolder* caller);
+
   const std::uint64_t limit_;
   std::atomic<std::uint64_t> used_{0};
   Mutex holders_mutex_;
@@ -92,7 +103,7 @@ class ChannelPool final : public ChannelHolder {
   // Empty if no channel is free and none can be opened.
   Loan try_borrow(bool is_long = false);
   const ChannelShape& shape() const { return shape_; }
-  void close_idle_channels() override;
+  IdleChannel take_idle_channel(const BounceBudget& budget) override;
 
  private:
   struct alignas(64) Place {

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -146,7 +149,7 @@ TEST(ChannelPoolTest, ALongRequestTakesTheLastChannelWhereNoOtherCanBeOpened) {
   BounceBudget budget(1 << 20);
   ChannelPool pool(path, nullptr, {.count = 2, .depth = 1, .chunk = 65536}, budget);
   const auto open_one_and_take_it = [&] {
-    pool.close_idle_channels();
+    for (IdleChannel idle; (idle = pool.take_idle_channel(budget)).channel != nullptr;) budget.give_back(idle.bytes);
     path.refuses = false;
     EXPECT_TRUE(pool.borrow().ok());
     path.refuses = true;
@@ -171,6 +174,57 @@ TEST(ChannelPoolTest, IdleChannelsOfOnePoolMakeRoomForAnother) {
 
   EXPECT_TRUE(second.borrow().ok());
   EXPECT_LE(budget.used(), 3u * 65536);
+}
+
+class ClosedByFunction final : public Channel {
+ public:
+  explicit ClosedByFunction(std::function<void()>& on_close) : on_close_(on_close) {}
+  ~ClosedByFunction() override { on_close_(); }
+  bool has_room() const override { return true; }
+  bool is_idle() const override { return true; }
+  void submit(const RoutedRequest&, const Chunk&, std::uint64_t) override {}
+  unsigned poll(std::span<Completion>, bool) override { return 0; }
+  Completion move_and_wait(const RoutedRequest&, const Chunk&) override { return {}; }
+  void forget_file(std::uint64_t) override {}
+  bool is_broken() const override { return false; }
+
+ private:
+  std::function<void()>& on_close_;
+};
+
+class ClosedByFunctionPath final : public Path {
+ public:
+  std::function<void()> on_close;
+  Verdict judge(File&, const PointerFacts&, Op) override { return usable(PathId::null); }
+  Shape shape(const RoutedRequest& request) override { return {.limits = {.chunk_max = request.chunk_max}}; }
+  std::uint64_t channel_bytes(const ChannelOptions& options) const override {
+    return options.depth * options.chunk_max;
+  }
+  Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions&) override {
+    return std::unique_ptr<Channel>(new ClosedByFunction(on_close));
+  }
+};
+
+// Closing may wait for the GPU, and so for a held stream: whoever feeds the stream may need the budget meanwhile.
+TEST(ChannelPoolTest, TheBudgetIsFreeForOthersWhileAnIdleChannelIsClosed) {
+  std::atomic<bool> closes{false}, is_fed{false};
+  ClosedByFunctionPath path;
+  path.on_close = [&] {
+    closes = true;
+    EXPECT_TRUE(wait_until([&] { return is_fed.load(); }));
+  };
+  BounceBudget budget(65536);
+  const ChannelShape shape{.count = 1, .depth = 1, .chunk = 65536};
+  ChannelPool first(path, nullptr, shape, budget), second(path, nullptr, shape, budget);
+  ASSERT_TRUE(first.borrow().ok());
+  std::thread other([&] { EXPECT_TRUE(second.borrow().ok()); });
+  EXPECT_TRUE(wait_until([&] { return closes.load(); }));
+
+  ChannelPool third(path, nullptr, shape, budget);
+  EXPECT_FALSE(budget.reserve_or_reclaim(65536));
+
+  is_fed = true;
+  other.join();
 }
 
 // Whoever has the room is another's call, say, which ends soon; nobody who returns it knows of this pool.

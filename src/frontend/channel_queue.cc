@@ -116,19 +116,24 @@ bool ChannelQueue::reserve(BounceBudget& budget, std::uint64_t bytes) {
 
 void ChannelQueue::close_idle_locked() {
   std::erase_if(channels_, [](OwnChannel& own) {
-    if (!own.waiting.empty() || !own.channel->is_idle()) return false;
+    if (!own.is_idle()) return false;
     own.channel.reset();
     own.budget->give_back(own.bytes);
     return true;
   });
 }
 
-void ChannelQueue::close_idle_channels() {
-  if (!mutex_.try_lock()) return;
+IdleChannel ChannelQueue::take_idle_channel(const BounceBudget& budget) {
+  if (!mutex_.try_lock()) return {};
   const MutexLock lock(mutex_, std::adopt_lock);
   while (poll_all(false)) {
   }
-  close_idle_locked();
+  const auto is_meant = [&](const OwnChannel& own) { return own.budget == &budget && own.is_idle(); };
+  const auto found = std::find_if(channels_.begin(), channels_.end(), is_meant);
+  if (found == channels_.end()) return {};
+  IdleChannel taken{std::move(found->channel), found->bytes};
+  channels_.erase(found);
+  return taken;
 }
 
 Status ChannelQueue::submit(const RawRequest& request, std::uint64_t cookie, bool may_block) {

@@ -47,8 +47,8 @@ class ChannelQueue final : public ChannelHolder, private Client {
   // Waits for all requests in flight; they are reaped later. Callable on any thread.
   void drain();
   // Before that it goes on with its requests as far as it can without a wait: whoever needs the memory does not depend
-  // on the queue's user, who may be waiting for them. Does nothing while the queue is in use. Callable on any thread.
-  void close_idle_channels() override;
+  // on the queue's user, who may be waiting for them. Empty while the queue is in use. Callable on any thread.
+  IdleChannel take_idle_channel(const BounceBudget& budget) override;
   // True if any request needs a thread to make progress; requests that the device carries out do not.
   bool has_storage_under_way();
   // True if the latest request that it began uses a path whose calls wait for storage. Called on the user's thread.
@@ -72,6 +72,7 @@ class ChannelQueue final : public ChannelHolder, private Client {
     std::uint64_t bytes = 0;
     bool shall_be_warm = false;          // Warm the channel up as soon as it may wait for the device.
     std::vector<std::uint32_t> waiting;  // The requests with a chunk that could begin if there were room, in order.
+    bool is_idle() const { return waiting.empty() && channel->is_idle(); }
   };
 
   // An unaligned direct write is a head, a middle and a tail.
