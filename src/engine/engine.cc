@@ -39,7 +39,7 @@ Engine::Engine(EngineRules rules, const PathEnvironment& environment)
       tuner_(std::min(rules_.workers + 1, rules_.threads_max), rules_.cpu_weight),
       workers_(rules_.workers, rules_.placement, rules_.threads_spin) {
   limit_operations(rules_.operation_max);
-  for (unsigned i = 0; i < kDevicesMax; ++i) budgets_.push_back(std::make_unique<BounceBudget>(rules_.bounce_bytes));
+  for (unsigned i = 0; i <= kDevicesMax; ++i) budgets_.push_back(std::make_unique<BounceBudget>(rules_.bounce_bytes));
 }
 
 Engine::~Engine() {

@@ -71,7 +71,10 @@ class Engine {
   void remove_buffer(std::uint64_t base) { router_.remove_buffer(base); }
 
   // The pinned host memory of a device's channels.
-  BounceBudget& budget_of(const Device* device) { return *budgets_[place_of(device)]; }
+  // Host memory has one of its own: held streams wait for its requests, which must not close a device's channels.
+  BounceBudget& budget_of(const Device* device) {
+    return *budgets_[device == nullptr ? kDevicesMax : place_of(device)];
+  }
   void leave_budgets(ChannelHolder* holder);
   std::uint64_t bounce_bytes() const;
   const Counters& counters() const { return counters_; }
@@ -120,7 +123,7 @@ class Engine {
   std::atomic<std::uint64_t> operation_max_{UINT64_MAX};
   Router router_;
   Counters counters_;
-  std::vector<std::unique_ptr<BounceBudget>> budgets_;  // By device ordinal.
+  std::vector<std::unique_ptr<BounceBudget>> budgets_;  // By device ordinal; the last is of host memory.
   Mutex pools_mutex_;                                   // Held while pools_ grows; reading it needs no lock.
   std::array<std::atomic<Pools*>, kPoolsMax> pools_{};
   std::atomic<unsigned> active_transfers_{0};  // The requests under way that are worth several threads.

@@ -182,5 +182,19 @@ TEST_F(QueueTest, RequestsThatEndedAndAreNotReapedLeaveTheirMemoryToOthers) {
   EXPECT_EQ(done_.report.bytes, kBlock);
 }
 
+// A held stream waits for requests of host memory. They would hang if they closed a channel of its GPU to make room.
+TEST_F(QueueTest, HostMemoryNeedsNoRoomThatADevicesChannelsHave) {
+  Device* const device = session_->devices().device(0).value();
+  BounceBudget& of_device = session_->engine().budget_of(device);
+  while (of_device.reserve(kBlock)) {
+  }
+
+  BounceBudget& of_host = session_->engine().budget_of(nullptr);
+
+  EXPECT_EQ(of_host.used(), 0u);
+  EXPECT_TRUE(of_host.reserve(kBlock));
+  of_host.give_back(kBlock);
+}
+
 }  // namespace
 }  // namespace penstock::core
