@@ -73,12 +73,14 @@ void* map(const Device* device, std::size_t size, const Placement& placement) {
 
 Result<PinnedBlock> PinnedBlock::open(Device* device, std::size_t size, const Placement& placement) {
   void* memory = device != nullptr ? Leftovers::of_process().take(*device, size) : nullptr;
-  if (memory == nullptr) memory = map(device, size, placement);
+  const bool is_leftover = memory != nullptr;
+  if (!is_leftover) memory = map(device, size, placement);
   if (memory == nullptr) return failure(Code::out_of_memory, "map memory for bounce buffers");
   if (device != nullptr) {
     const Status status = device->register_host(memory, size);
     if (!status.ok() && !status.is(Code::already_registered)) {
-      ::munmap(memory, size);
+      if (is_leftover) Leftovers::of_process().add(*device, memory, size);  // The driver still has it.
+      else ::munmap(memory, size);
       return status;
     }
   }
