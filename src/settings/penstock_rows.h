@@ -43,8 +43,8 @@ constexpr SettingRow kPenstockRows[] = {
      .meaning = "whether io_uring is used; auto: where the kernel allows it; off: preadv2 and pwritev2 in its place",
      .words = "auto off", .variable = "PENSTOCK_IO_URING"},
     {.key = "penstock.bounce_mib", .kind = SettingKind::number, .initial = "256",
-     .meaning = "the most pinned host memory for each device's bounce buffers; requests on streams may take as much "
-                "again",
+     .meaning = "the most pinned host memory for bounce buffers of each device, and of host memory; requests on "
+                "streams may take as much again",
      .low = 1, .high = 65536, .variable = "PENSTOCK_BOUNCE_MIB", .former = "PENSTOCK_RING_MIB"},
     {.key = "penstock.chunk_kib", .kind = SettingKind::number, .initial = "4096",
      .meaning = "the size of the chunks that a large request is cut into: one storage operation moves one chunk at "

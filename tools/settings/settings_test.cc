@@ -32,8 +32,8 @@ TEST_F(SettingsCommandTest, EachIsToldWithItsValueItsSourceItsDefaultAndItsMeani
 
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_NE(done.out.find("bounce_mib = 64 (environment)\n"
-                          "    the most pinned host memory for each device's bounce buffers; requests on streams may "
-                          "take as much again\n"
+                          "    the most pinned host memory for bounce buffers of each device, and of host memory; "
+                          "requests on streams may take as much again\n"
                           "    takes a number of MiB, 1 to 65536; by default 256; variable PENSTOCK_BOUNCE_MIB\n"),
             std::string::npos)
       << done.out;
