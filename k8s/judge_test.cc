@@ -196,9 +196,9 @@ TEST(JudgeTest, RulesBeyondTypesAreTheServersToo) {
 TEST(JudgeTest, PodsOfKubernetesOwnKindsAreJudgedAndThoseOfOthersAreNot) {
   const std::string job =
       "spec: {template: {spec: {containers: [{name: a, env: [{name: A, value: 1}], newKey: 1}]}}}\n";
-  EXPECT_EQ(judged("apiVersion: batch/v1\nkind: Job\n" + job),
-            "3 wrong_type: spec.template.spec.containers[0].env[0].value must be text, not a whole number '1'\n"
-            "3 unknown_key: spec.template.spec.containers[0] has no key 'newKey'\n");
+  EXPECT_EQ(judged("apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\n" + job),
+            "4 wrong_type: spec.template.spec.containers[0].env[0].value must be text, not a whole number '1'\n"
+            "4 unknown_key: spec.template.spec.containers[0] has no key 'newKey'\n");
   EXPECT_EQ(judged("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\n" + job), "");
 }
 
