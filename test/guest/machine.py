@@ -37,7 +37,6 @@ class Drive:
     # partitions of zeros), or what MAKERS makes.
     holds: str = "pattern"
     memory_mib: int = 0
-    bytes_per_s: int = 0  # Of reads, which the emulator holds it to; 0: as fast as they go.
 
     def size(self):
         return NEAR_BYTES if self.name == "near" else SMALLEST[self.holds]
@@ -89,8 +88,6 @@ def make_image(drive, folder):
 
 def drive_words(drive, folder, bus):
     words = ["-drive", f"file={folder / drive.name}.img,if=none,id=drive_{drive.name},format=raw,cache=unsafe"]
-    if drive.bytes_per_s:
-        words[1] += f",throttling.bps-read={drive.bytes_per_s}"
     if drive.kind == "virtio-blk":
         device = f"virtio-blk-pci,drive=drive_{drive.name},serial={drive.name}"
     else:
