@@ -132,19 +132,22 @@ Status ChannelPool::open(Place& place) {
   return success();
 }
 
-void ChannelPool::close(Place& place) {
+IdleChannel ChannelPool::vacate(Place& place) {
   place.open.store(false);
-  place.channel.reset();
-  budget_.give_back(path_.channel_bytes(channel_options()));
+  return {std::move(place.channel), path_.channel_bytes(channel_options())};
+}
+
+void ChannelPool::close(Place& place) {
+  IdleChannel idle = vacate(place);
+  idle.channel.reset();
+  budget_.give_back(idle.bytes);
 }
 
 IdleChannel ChannelPool::take_idle_channel(const BounceBudget&) {
   unsigned place = 0;
   if (!claim(true, place, places_for(false))) return {};
-  Place& idle = places_[place];
-  IdleChannel taken{std::move(idle.channel), path_.channel_bytes(channel_options())};
-  idle.open.store(false);
-  free(idle);
+  IdleChannel taken = vacate(places_[place]);
+  free(places_[place]);
   return taken;
 }
 

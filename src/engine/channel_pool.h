@@ -119,6 +119,7 @@ class ChannelPool final : public ChannelHolder {
   bool claim(bool open, unsigned& place, unsigned places);
   bool has_open(unsigned places) const;
   Status open(Place& place);
+  IdleChannel vacate(Place& place);
   void close(Place& place);
   void take_back(unsigned place);
   void free(Place& place);  // Wakes a waiting thread.
