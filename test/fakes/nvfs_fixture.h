@@ -111,4 +111,24 @@ class NvfsTest : public PathFixture {
   std::unique_ptr<NvfsPath> path_;
 };
 
+// The module is open, and the file by its direct descriptor.
+class OpenedNvfsTest : public NvfsTest {
+ protected:
+  void SetUp() override {
+    NvfsTest::SetUp();
+    if (IsSkipped()) return;
+    Proof why_not;
+    opened_ = NvfsModule::open(module_, NvfsUse::stand_in, why_not);
+    ASSERT_NE(opened_, nullptr);
+    direct_ = *file_->descriptor(IoMode::o_direct);
+  }
+  void TearDown() override {
+    opened_.reset();
+    NvfsTest::TearDown();
+  }
+
+  std::shared_ptr<NvfsModule> opened_;
+  int direct_ = -1;
+};
+
 }  // namespace penstock::core

@@ -17,21 +17,15 @@ namespace {
 constexpr std::uint64_t kPage = nvfs::kGpuPage, kBlock = nvfs::kBlock;
 
 // A mapping of the memory, with the smallest shadow buffer by default.
-class NvfsGroupTest : public NvfsTest {
+class NvfsGroupTest : public OpenedNvfsTest {
  protected:
   void SetUp() override {
-    NvfsTest::SetUp();
-    if (IsSkipped()) return;
-    Proof why_not;
-    opened_ = NvfsModule::open(module_, NvfsUse::stand_in, why_not);
-    ASSERT_NE(opened_, nullptr);
-    direct_ = *file_->descriptor(IoMode::o_direct);
-    map(kPage);
+    OpenedNvfsTest::SetUp();
+    if (opened_ != nullptr) map(kPage);
   }
   void TearDown() override {
     group_.reset();
-    opened_.reset();
-    NvfsTest::TearDown();
+    OpenedNvfsTest::TearDown();
   }
   void map(std::uint64_t shadow) {
     group_.reset();
@@ -45,9 +39,7 @@ class NvfsGroupTest : public NvfsTest {
     return std::memcmp(memory_ + gpu_offset, content_.data() + file_offset, size) == 0;
   }
 
-  std::shared_ptr<NvfsModule> opened_;
   std::unique_ptr<NvfsGroup> group_;
-  int direct_ = -1;
 };
 
 TEST_F(NvfsGroupTest, MovesBytesBothWaysAndTellsHowMany) {

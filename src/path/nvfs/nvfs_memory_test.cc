@@ -41,19 +41,11 @@ TEST(GpuRangeTest, IsOfWholePagesWhoseRestBelongsToNobodyElse) {
   EXPECT_EQ(gpu_range_of({.pci_address = "none"}, kPage, kPage)->pci, 0u) << "unknown";
 }
 
-class NvfsBuffersTest : public NvfsTest {
+class NvfsBuffersTest : public OpenedNvfsTest {
  protected:
-  void SetUp() override {
-    NvfsTest::SetUp();
-    if (IsSkipped()) return;
-    Proof why_not;
-    opened_ = NvfsModule::open(module_, NvfsUse::stand_in, why_not);
-    ASSERT_NE(opened_, nullptr);
-  }
   void TearDown() override {
     buffers_.reset();
-    opened_.reset();
-    NvfsTest::TearDown();
+    OpenedNvfsTest::TearDown();
   }
   std::uint64_t page(unsigned number) const { return reinterpret_cast<std::uintptr_t>(memory_) + number * kPage; }
   void add(unsigned first, unsigned count = 1) { buffers_->add(*device_, page(first), count * kPage); }
@@ -67,7 +59,6 @@ class NvfsBuffersTest : public NvfsTest {
     return loans;
   }
 
-  std::shared_ptr<NvfsModule> opened_;
   std::optional<NvfsBuffers> buffers_{std::in_place};
 };
 

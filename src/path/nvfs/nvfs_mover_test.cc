@@ -14,25 +14,11 @@ namespace {
 
 constexpr std::uint64_t kBlock = nvfs::kBlock;
 
-class NvfsMoverTest : public NvfsTest {
+class NvfsMoverTest : public OpenedNvfsTest {
  protected:
-  void SetUp() override {
-    NvfsTest::SetUp();
-    if (IsSkipped()) return;
-    Proof why_not;
-    opened_ = NvfsModule::open(module_, NvfsUse::stand_in, why_not);
-    ASSERT_NE(opened_, nullptr);
-    direct_ = *file_->descriptor(IoMode::o_direct);
-  }
-  void TearDown() override {
-    opened_.reset();
-    NvfsTest::TearDown();
-  }
   std::byte* memory() { return reinterpret_cast<std::byte*>(memory_); }
 
-  std::shared_ptr<NvfsModule> opened_;
   bool is_interface_known_ = true;
-  int direct_ = -1;
 };
 
 TEST_F(NvfsMoverTest, MemoryThatNoDeviceHasOrOfWhichOthersMayHaveAPartIsNotMapped) {
