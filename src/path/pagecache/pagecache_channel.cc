@@ -98,6 +98,7 @@ void PagecacheChannel::find_copies(Slot& slot) {
 
 // On failure nothing is held. A write moves as a whole or not at all.
 Status PagecacheChannel::start(Slot& slot) {
+  if (is_broken()) return broken_by_;
   std::vector<Found>& copies = launches_[static_cast<unsigned>(slot.request->op)].copies;
   const std::size_t before = copies.size();
   const bool held = hold_extents(slot);
@@ -117,17 +118,12 @@ void PagecacheChannel::launch(Op op) {
   auto& [copies, slots] = launches_[static_cast<unsigned>(op)];
   if (slots.empty()) return;
   const unsigned marker = slots.back();
-  Status status;
+  Status status = broken_by_;
   for (const Found& found : copies) {
     if (status.ok()) status = batch_.add(*copies_, direction_of(op), found.memory, found.pages, found.size);
   }
-  const Status queued = batch_.queue_all(*copies_, direction_of(op));
-  if (status.ok()) status = queued;
+  if (status.ok()) status = batch_.queue_all(*copies_, direction_of(op));
   if (status.ok()) status = copies_->record(marker);
-  if (!status.ok()) {
-    broken_ = true;  // If waiting fails as well, a copy may be in flight: the extents stay held.
-    status = wait_for_copies(*copies_, status);
-  }
   for (const std::uint32_t index : slots) {
     slots_[index].marker = marker;
     slots_[index].status = status;
@@ -135,6 +131,19 @@ void PagecacheChannel::launch(Op op) {
   }
   slots.clear();
   copies.clear();
+  if (!status.ok()) break_off(status);
+}
+
+// A copy has failed. This waits for what was launched before it, and closing the queue waits for the rest, so that no
+// copy is in flight. No slot may hold an extent behind its completion: its file may be forgotten before this channel.
+void PagecacheChannel::break_off(Status status) {
+  if (broken_by_.ok()) broken_by_ = status;
+  while (!copying_.empty()) {
+    const unsigned marker = slots_[copying_.front()].marker;
+    land(marker, copies_->wait(marker, false));
+  }
+  copies_.reset();
+  for (const std::uint32_t index : done_) release_extents(slots_[index]);
 }
 
 // After the copies: determines how much moved, and whether the pages were the file's all the time.
@@ -213,6 +222,7 @@ bool PagecacheChannel::reap(bool wait) {
       status = reached.status();
     }
     land(marker, status);
+    if (!status.ok()) break_off(status);
     progress = true;
   }
   return progress;
@@ -220,7 +230,6 @@ bool PagecacheChannel::reap(bool wait) {
 
 // Completes the slots whose copies are before the marker.
 void PagecacheChannel::land(unsigned marker, Status status) {
-  if (!status.ok()) broken_ = true;
   begin_pass();
   const auto behind = [&](std::uint32_t index) { return slots_[index].marker != marker; };
   const auto end = std::find_if(copying_.begin(), copying_.end(), behind);
@@ -277,7 +286,7 @@ Completion PagecacheChannel::move_and_wait(const RoutedRequest& request, const C
     slot.status = copy_found_and_wait(request.op);
     begin_pass();
     if (slot.status.ok()) verify(slot);
-    else broken_ = true;
+    else break_off(slot.status), release_extents(slot);
   }
   return completion_of(slot);
 }

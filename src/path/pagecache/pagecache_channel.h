@@ -21,13 +21,13 @@ class PagecacheChannel final : public Channel {
   static Result<std::unique_ptr<Channel>> open(RegistrationCache& cache, const ChannelOptions& options);
   ~PagecacheChannel() override;
 
-  bool has_room() const override { return !free_.empty() && !broken_; }
+  bool has_room() const override { return !free_.empty() && !is_broken(); }
   bool is_idle() const override { return free_.size() == slots_.size(); }
   void submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) override;
   unsigned poll(std::span<Completion> completions, bool wait) override;
   Completion move_and_wait(const RoutedRequest& request, const Chunk& chunk) override;
   void forget_file(std::uint64_t) override {}
-  bool is_broken() const override { return broken_; }
+  bool is_broken() const override { return !broken_by_.ok(); }
 
  private:
   static constexpr unsigned kExtentsMax = 2;  // A chunk is no larger than an extent.
@@ -51,6 +51,7 @@ class PagecacheChannel final : public Channel {
   void find_copies(Slot& slot);
   Status start(Slot& slot);
   void launch(Op op);
+  void break_off(Status status);
   void verify(Slot& slot);
   void mark_changed(File& file);
   void register_extents(const Slot& slot);
@@ -83,7 +84,7 @@ class PagecacheChannel final : public Channel {
   const File* stamped_ = nullptr;  // The file whose stamp was read in this pass,
   FileStamp stamp_;                // and its stamp.
   const File* changed_ = nullptr;  // The file whose change time was set in this pass.
-  bool broken_ = false;
+  Status broken_by_;               // The first failure of a copy, with which the queue of copies was closed.
 };
 
 }  // namespace penstock::core

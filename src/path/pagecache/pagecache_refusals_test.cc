@@ -151,6 +151,7 @@ TEST_F(PagecacheRefusalTest, EachCallOfTheDriverMayFailAndNoWrongByteIsTold) {
       const auto channel = open_channel();
       const unsigned good = channel.ok() ? move(**channel, request(op, 4096, 4 * kChunk)) : 0;
       errors += 4 - good;
+      forget();  // A channel that is still open, and perhaps broken, holds nothing of the file.
       if (good < 4) continue;
       std::string seen(kBytes, 0);
       ASSERT_EQ(::pread(fd_.get(), seen.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
@@ -172,6 +173,7 @@ TEST_F(PagecacheRefusalTest, OneChunkFailsByTheCallThatTheDriverRefuses) {
     errors += completion.status.ok() ? 0 : 1;
     EXPECT_EQ(completion.bytes, completion.status.ok() ? 4096u : 0u) << n;
     EXPECT_EQ(std::memcmp(memory_, content_.data(), completion.bytes), 0) << n;
+    forget();
   }
   EXPECT_GT(errors, 0u);
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/align.h"
+#include "base/invariant.h"
 #include "base/memory_room.h"
 #include "base/page_size.h"
 #include "base/thread.h"
@@ -366,6 +367,7 @@ void RegistrationCache::forget(File& file) {
     while (ours(in_progress_)) put_down_.wait(mutex_);
     for (const CachedFile* each = first; each != nullptr; each = each->next_) {
       each->for_each_extent([&](Extent& extent) {
+        PENSTOCK_INVARIANT(extent.users_.load() == 0);  // No chunk of the file is in flight.
         if (std::unique_ptr<Registration> taken = registrations_.take(extent)) evicted.insert(std::move(taken));
       });
     }
