@@ -2,13 +2,14 @@
 
 // Runs simulations, each in a process of its own, until a seed finds something, which it names.
 //
-//   penstock_simulation [--seed N] [--seeds N | --minutes N] [--twice] [--trace]
+//   penstock_simulation [--seed N] [--seeds N | --minutes N] [--guard] [--twice] [--trace]
 //
 // --seed: the first one; without it, others each time. --seeds: how many; with --seed it is one unless this says
 // otherwise. --minutes: how long, in CPU time; one by default. --twice: each seed must give the same trace again.
-// --trace: prints each point of each run.
+// --guard: each run has the heap that one seed in 128 has (heap.h). --trace: prints each point of each run.
 #include <malloc.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
@@ -30,6 +31,7 @@
 #include "simulation/drive.h"
 #include "simulation/files.h"
 #include "simulation/gpu.h"
+#include "simulation/heap.h"
 #include "simulation/nvfs.h"
 #include "simulation/objects.h"
 #include "simulation/requests.h"
@@ -40,6 +42,7 @@ namespace {
 using namespace penstock::simulation;
 
 constexpr long kPatienceSeconds = 60;  // Of CPU time, for what turns without ever coming to a point.
+constexpr unsigned kGuardedOf = 128;   // One seed in so many has a guarded heap.
 
 struct Result {
   Tally tally;
@@ -51,7 +54,7 @@ struct Result {
 struct Options {
   std::uint64_t seed = 0, seeds = ~std::uint64_t{0};
   double cpu_seconds = 60;
-  bool is_traced = false, is_twice = false;
+  bool is_guarded = false, is_traced = false, is_twice = false;
 };
 
 // One thread runs at a time, and waking the next one is quickest where this one has been.
@@ -85,11 +88,35 @@ Tally run_with_a_gpu(Random& random) {
   return run_requests();
 }
 
-void simulate(std::uint64_t seed, bool is_traced, Result& result) {
-  stay_on_one_processor();
-  const itimerval limit{{}, {kPatienceSeconds, 0}};
+void limit_time(long seconds) {
+  const itimerval limit{{}, {seconds, 0}};
   ::setitimer(ITIMER_PROF, &limit, nullptr);
-  scheduler().begin(seed, is_traced);
+}
+
+// Tells where each thread stands when the run ends by a signal.
+void tell_of_signal(int number, siginfo_t* info, void*) {
+  limit_time(10);  // Nothing that is told may need longer.
+  static char text[100];
+  const void* const address = number == SIGSEGV || number == SIGBUS ? info->si_addr : nullptr;
+  std::snprintf(text, sizeof text, "%s, at %p", ::strsignal(number), address);
+  if (::gettid() == ::getpid()) scheduler().fail(text);
+  std::fprintf(stderr, "%s, in a thread that ends\n", text);  // It has no fiber any more.
+  ::_exit(1);
+}
+
+void tell_of_signals() {
+  struct sigaction action {};
+  action.sa_sigaction = tell_of_signal;
+  action.sa_flags = SA_SIGINFO | static_cast<int>(SA_RESETHAND);
+  for (const int number : {SIGSEGV, SIGBUS, SIGABRT, SIGPROF}) (void)::sigaction(number, &action, nullptr);
+}
+
+void simulate(std::uint64_t seed, const Options& options, Result& result) {
+  stay_on_one_processor();
+  limit_time(kPatienceSeconds);
+  tell_of_signals();
+  scheduler().begin(seed, options.is_traced);
+  if (options.is_guarded || seed % kGuardedOf == 0) guard_heap();
   const Nanoseconds began = scheduler().now();
   Random& random = scheduler().random();
   if (random.one_in(4)) result.chunks = run_chunks();
@@ -123,7 +150,7 @@ bool run(std::uint64_t seed, const Options& options, Result& result) {
   result = {};
   const pid_t child = ::fork();
   if (child == 0) {
-    simulate(seed, options.is_traced, result);
+    simulate(seed, options, result);
     ::_exit(0);
   }
   int status = 0;
@@ -178,12 +205,14 @@ Options options_of(int count, char** words) {
     const auto is = [&](const char* name) { return std::strcmp(words[i], name) == 0; };
     const char* const value = i + 1 < count ? words[i + 1] : nullptr;
     if (is("--trace")) options.is_traced = true;
+    else if (is("--guard")) options.is_guarded = true;
     else if (is("--twice")) options.is_twice = true;
     else if (is("--seed") && value) options.seed = std::strtoull(value, nullptr, 10), has_seed = true, ++i;
     else if (is("--seeds") && value) options.seeds = std::strtoull(value, nullptr, 10), has_end = true, ++i;
     else if (is("--minutes") && value) options.cpu_seconds = 60 * std::strtod(value, nullptr), has_end = true, ++i;
     else
-      std::fprintf(stderr, "usage: simulate [--seed N] [--seeds N | --minutes N] [--twice] [--trace]\n"), std::exit(2);
+      std::fprintf(stderr, "usage: simulate [--seed N] [--seeds N | --minutes N] [--guard] [--twice] [--trace]\n"),
+          std::exit(2);
   }
   if (!has_seed) options.seed = static_cast<std::uint64_t>(std::time(nullptr)) * 1000;
   else if (!has_end) options.seeds = 1;

@@ -11,11 +11,14 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <thread>
 #include <vector>
+
+#include "simulation/heap.h"
 
 namespace penstock::simulation {
 namespace {
@@ -238,6 +241,84 @@ TEST(SchedulerTest, WhatAThreadDoesAtItsEndIsPartOfTheRun) {
     require(alive == 0);
   };
   EXPECT_FALSE(seed_that_finds(program, 50).has_value());
+}
+
+// ---- The guarded heap ----------------------------------------------------------------------------------------------
+
+constexpr std::size_t kSize = 100;       // Between its end and that of its pages are 12 bytes.
+using Memory = volatile unsigned char*;  // The compiler is not to know what becomes of it.
+
+Memory allocated() {
+  guard_heap();
+  return static_cast<unsigned char*>(std::malloc(kSize));
+}
+void touch(Memory memory) { *memory = 1; }
+void give_back(Memory memory) {
+  void (*volatile release)(void*) = &std::free;
+  release(const_cast<unsigned char*>(memory));
+}
+
+TEST(GuardedHeapTest, WhoeverUsesWhatIsNotHisEndsThereAndThen) {
+  struct Case {
+    const char* what;
+    void (*program)();
+    bool is_found;
+  };
+  const Case cases[] = {
+      {"all of it is used",
+       [] {
+         Memory memory = allocated();
+         touch(memory), touch(memory + kSize - 1), give_back(memory);
+       },
+       false},
+      {"written once it was freed",
+       [] {
+         Memory memory = allocated();
+         give_back(memory), touch(memory);
+       },
+       true},
+      {"read once it was freed",
+       [] {
+         Memory memory = allocated();
+         give_back(memory), (void)*memory;
+       },
+       true},
+      {"freed twice",
+       [] {
+         Memory memory = allocated();
+         give_back(memory), give_back(memory);
+       },
+       true},
+      {"written behind its end",
+       [] {
+         Memory memory = allocated();
+         touch(memory + kSize), give_back(memory);
+       },
+       true},
+      {"read behind its pages", [] { (void)allocated()[kSize + 12]; }, true},
+  };
+  for (const auto& [what, program, is_found] : cases) EXPECT_EQ(run(program, 1).status != 0, is_found) << what;
+}
+
+TEST(GuardedHeapTest, MemoryOfEveryKindCanBeUsed) {
+  const auto program = [] {
+    void* const before = std::malloc(kSize);
+    guard_heap();
+    std::free(before);
+    for (const std::size_t alignment : {16u, 64u, 4096u, 1u << 16}) {
+      auto* const memory = static_cast<unsigned char*>(std::aligned_alloc(alignment, 3 * alignment));
+      require(reinterpret_cast<std::uintptr_t>(memory) % alignment == 0);
+      memory[0] = 1, memory[3 * alignment - 1] = 2;
+      auto* const larger = static_cast<unsigned char*>(std::realloc(memory, 4 * alignment));
+      require(larger[0] == 1 && larger[3 * alignment - 1] == 2);
+      std::free(larger);
+    }
+    auto* const zeroed = static_cast<unsigned char*>(std::calloc(kSize, kSize));
+    require(zeroed[0] == 0 && zeroed[kSize * kSize - 1] == 0);
+    std::free(zeroed);
+    require(std::malloc(SIZE_MAX / 2) == nullptr);
+  };
+  EXPECT_EQ(run(program, 1).status, 0);
 }
 
 }  // namespace
