@@ -170,6 +170,25 @@ def test_what_cannot_be_read_for_a_moment_is_not_removed(tmp_path, monkeypatch, 
     assert checkpoint.retain(tmp_path, 1) == [tmp_path / removed]
 
 
+@pytest.mark.parametrize("name", ["read_summary", "read_layout"])
+def test_what_a_shortage_keeps_from_being_read_is_no_reason_to_take_an_older_one(tmp_path, monkeypatch, name, caplog):
+    for number in (1, 2):
+        checkpoint.save({"a": number}, tmp_path / f"step-{number}")
+    real, broken = getattr(retention, name), [errno.EMFILE]
+
+    def read(path, *more):
+        if "step-2" in path.parts:
+            raise OSError(broken[0], os.strerror(broken[0]), str(path))
+        return real(path, *more)
+
+    monkeypatch.setattr(retention, name, read)
+    with pytest.raises(OSError, match="Too many open files: .*step-2"):
+        checkpoint.latest(tmp_path)
+    broken[0] = errno.EIO
+    assert checkpoint.latest(tmp_path) == tmp_path / "step-1"
+    assert "passed over: [Errno 5] Input/output error" in caplog.text
+
+
 def test_a_link_to_the_newest_checkpoint_is_no_checkpoint_more_and_none_less(tmp_path):
     for number in (1, 2, 3):
         checkpoint.save({"a": number}, tmp_path / f"step-{number}")

@@ -225,6 +225,21 @@ def test_a_generation_that_says_nonsense_is_none(tmp_path, said):
     assert numbers(resume(tmp_path)) == dict.fromkeys(NAMES, 3)
 
 
+def test_a_shortage_is_no_reason_to_resume_from_nothing(tmp_path, monkeypatch, caplog):
+    Guard(tmp_path).save({"loop": {"step": 7}})
+    broken = [errno.ENFILE]
+
+    def read(path):
+        raise OSError(broken[0], os.strerror(broken[0]), str(path))
+
+    monkeypatch.setattr("penstock.checkpoint.parts.read_note", read)
+    with pytest.raises(OSError, match="Too many open files in system"):
+        resume(tmp_path)
+    broken[0] = errno.EIO
+    assert resume(tmp_path) is None
+    assert "passed over: [Errno 5] Input/output error" in caplog.text
+
+
 def test_other_things_in_the_folder_are_left_alone(tmp_path):
     for name in ("generation-1", "generation-x", "notes"):
         (tmp_path / name).mkdir()

@@ -21,7 +21,7 @@ from typing import Any
 
 from penstock.checkpoint.layout import CheckpointError
 from penstock.checkpoint.notes import publish_note, read_note
-from penstock.checkpoint.retention import is_readable, whole
+from penstock.checkpoint.retention import may_be_loaded, pass_over, whole
 from penstock.checkpoint.states import load
 from penstock.checkpoint.verifying import verify
 from penstock.folders import make_folder
@@ -86,7 +86,7 @@ def resume(root: str | os.PathLike[str], *, need: Sequence[str] = (), from_older
 
 def _checked(generation: Generation, verified: bool) -> Generation:
     parts = {name: place for name, place in generation.parts.items()
-             if is_readable(place) and (not verified or _is_good(place))}
+             if may_be_loaded(place) and (not verified or _is_good(place))}
     return replace(generation, parts=parts)
 
 
@@ -152,7 +152,11 @@ def known(root: Path) -> list[Generation]:
         try:
             names = _names_of(folder)
             there = {place.name: place for place in whole(folder)}
-        except (CheckpointError, OSError):
+        except CheckpointError as error:
+            log.warning("passed over: %s", str(error))
+            continue
+        except OSError as error:
+            pass_over(error)
             continue
         found.append(Generation(folder, names, {name: there[name] for name in names if name in there}))
     return found

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -21,6 +22,7 @@ log = logging.getLogger("penstock.checkpoint")
 
 
 Known = list[tuple[Path, Layout]]
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR)
 
 
 def _known(root: Path) -> Known:
@@ -33,20 +35,27 @@ def _known(root: Path) -> Known:
                 found.append((order_of(place, layout), place, layout))
         except CheckpointError as error:
             log.warning("passed over: %s", str(error))  # As text: the error object keeps the read bytes alive.
-        except OSError:
-            continue
+        except OSError as error:
+            pass_over(error)
     return [each[1:] for each in sorted(found, key=lambda each: (each[0], str(each[1])))]
+
+
+def pass_over(error: OSError) -> None:
+    """Tells of what cannot be read, unless it is not there. Raises the error where it may be read a moment later, since
+    what is passed over then may be the newest."""
+    if error.errno in SHORTAGES:
+        raise error
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        log.warning("passed over: %s", error)
 
 
 def latest(root: str | os.PathLike[str]) -> Path | None:
     """The newest whole checkpoint among the folders in `root`, by the start of its save; None if there is none.
 
-    It does not check the data's checksums: `verify` does.
+    It does not check the data's checksums: `verify` does. Raises OSError if descriptors or memory are short; any other
+    folder that cannot be read is passed over, with a warning.
     """
-    for place in reversed(whole(root)):
-        if is_readable(place):
-            return place
-    return None
+    return next(filter(may_be_loaded, reversed(whole(root))), None)
 
 
 def whole(root: str | os.PathLike[str]) -> list[Path]:
@@ -54,9 +63,9 @@ def whole(root: str | os.PathLike[str]) -> list[Path]:
     return [place for place, _ in _known(Path(root))]
 
 
-def is_readable(place: Path) -> bool | None:
-    """Whether its whole description is valid; None where the system does not let it be read. Not checked for every
-    checkpoint, since it takes memory."""
+def is_readable(place: Path) -> bool:
+    """Whether its whole description is valid. Raises OSError where the system does not let it be read. Not checked for
+    every checkpoint, since it takes memory."""
     try:
         read_layout(place)
         return True
@@ -64,16 +73,25 @@ def is_readable(place: Path) -> bool | None:
         log.warning("passed over: %s", str(error))  # As text: the error object keeps the read bytes alive.
     except FileNotFoundError:
         pass  # Another process removes it at the same time.
-    except OSError:
-        return None
     return False
+
+
+def may_be_loaded(place: Path) -> bool:
+    """Like is_readable(), but passes over what the system does not let be read."""
+    try:
+        return is_readable(place)
+    except OSError as error:
+        pass_over(error)
+        return False
 
 
 def _newest(found: Known, count: int, ask: Callable[[Path, Layout], bool | None]) -> set[Path]:
     """The newest of which the answer is true, and before them those without an answer: one may be the newest of all."""
     kept: set[Path] = set()
     for place, layout in reversed(found):
-        answer = ask(place, layout)
+        answer = None
+        with contextlib.suppress(OSError):
+            answer = ask(place, layout)
         if answer is not False:
             kept.add(place)
         count -= answer is True
