@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "python/native/delivery.h"
@@ -131,7 +132,11 @@ core::Status KvStore::open_writer(const kv::StoreSettings& settings, std::uint64
   auto host = kv::Store::open(*host_volume_, {settings.name, host_bytes, settings.extent_bytes, settings.eviction});
   if (!host.ok()) return host.status();
   host_store_ = std::move(*host);
-  tier_ = std::make_unique<kv::TieredStore>(*host_store_, *store_);
+  try {
+    tier_ = std::make_unique<kv::TieredStore>(*host_store_, *store_);
+  } catch (const std::system_error& error) {
+    return core::os_failure(error.code().value(), "start the thread that writes chunks to the drive");
+  }
   reader_ = tier_.get();
   writer_ = tier_.get();
   return core::success();

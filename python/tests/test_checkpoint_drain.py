@@ -2,11 +2,13 @@
 
 """A checkpoint goes from a node's drive to shared storage: whole or not at all, and a kill costs what was under way."""
 
+import errno
 import json
 import multiprocessing
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -152,6 +154,19 @@ def test_killed_at_any_moment_what_latest_finds_is_whole(local, tmp_path):
                 checkpoint.verify(root / "step-7")
             checkpoint.drain(local, root)
             checkpoint.verify(root / "step-7")
+
+
+def test_a_file_that_cannot_be_looked_at_is_not_told_as_missing(local, tmp_path, monkeypatch):
+    real = Path.lstat
+
+    def fail(path):
+        if path.suffix == ".data":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "lstat", fail)
+    with pytest.raises(OSError, match=r"Too many open files: .*\.data"):
+        checkpoint.drain(local, tmp_path / "shared")
 
 
 def test_folders_of_several_nodes_become_one(local, tmp_path, state):

@@ -126,10 +126,10 @@ def _source_of(file: str, size: int, folders: list[Path]) -> Path:
 
 
 def _size_of(path: Path) -> int | None:
-    """The size of a regular file; None if there is none, or it is a link."""
+    """The size of a regular file; None if there is none, or it is a link. Raises OSError if that cannot be known."""
     try:
         facts = path.lstat()
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return facts.st_size if stat.S_ISREG(facts.st_mode) else None
 
