@@ -120,7 +120,7 @@ void SharedFlight::move_chunks(Channel& channel) {
   progress_.merge(own);
   if (channel.is_broken() && has_work()) {
     stop_.store(true, std::memory_order_relaxed);
-    progress_.fail_at(progress_.end(), failure(Code::closed, "move the request's chunks"));
+    progress_.fail_at(progress_.end(), channel.hooks().broken_by());
   }
 }
 

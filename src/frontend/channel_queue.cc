@@ -245,7 +245,7 @@ void ChannelQueue::begin_chunks(OwnChannel& own, std::uint32_t index) {
     const Chunk chunk = flight.next();
     flight.on_completion({.file_offset = chunk.file_offset,
                           .size = chunk.size,
-                          .status = failure(Code::closed, "move a request through its queue"),
+                          .status = own.channel->hooks().broken_by(),
                           .io_mode = chunk.io_mode});
   }
 }

@@ -319,5 +319,36 @@ TEST(QueueMemory, AChannelThatCannotBeOpenedLeavesItsMemoryToOthers) {
   EXPECT_EQ(session.engine().bounce_bytes(), 0u);
 }
 
+// A request of which no chunk met the device's error itself had ended with "the session is closed".
+TEST(QueueMemory, ARefusedCopyIsToldByAllRequestsThatItTakesAlong) {
+  Refusals refusals;
+  auto storage = std::make_unique<FakeStorage>();
+  storage->content.resize(1 << 20);
+  Session session(test_config({{"workers", "2"}}), std::move(storage), std::make_unique<RefusingDevices>(refusals));
+  const std::uint64_t file = session.register_file(FakeStorage::kUserFd).value();
+  void* const memory = session.devices().device(0).value()->memory().allocate(32 * kBlock).value();
+  unsigned failed = 0;
+  for (const Op op : {Op::read, Op::write}) {
+    for (unsigned nth = 1; nth == 1 || refusals.was_refused(); ++nth) {
+      auto queue = std::move(ChannelQueue::open(session, 16, 2 * kBlock).value());
+      refusals.refuse(nth);
+      const auto expect_told = [&](const Status& status) {
+        EXPECT_TRUE(status.ok() || status.is(Code::device_lost))
+            << "the device's call " << nth << ": " << describe(status);
+        failed += status.ok() ? 0 : 1;
+      };
+      std::vector<QueueCompletion> done(16);
+      for (unsigned i = 0; i < 16; ++i) {
+        const std::int64_t offset = static_cast<std::int64_t>(2 * i * kBlock) + (op == Op::write ? 100 : 0);
+        const Status status = queue->submit({op, file, memory, kBlock, offset, 0}, i);
+        if (!status.is(Code::closed)) expect_told(status);  // The queue takes nothing more, and another way may.
+      }
+      const unsigned count = queue->reap(done, 16);
+      for (unsigned i = 0; i < count; ++i) expect_told(done[i].status);
+    }
+  }
+  EXPECT_GT(failed, 100u);
+}
+
 }  // namespace
 }  // namespace penstock::core

@@ -98,6 +98,8 @@ class ChannelHooks {
   // Waits until storage has made progress, or until the deadline. False, without waiting, if there is other work to do,
   // or the wait could have no limit.
   virtual bool wait_for_storage(std::chrono::steady_clock::time_point /*deadline*/) { return false; }
+  // The failure that broke the channel, for chunks that cannot begin any more. Call only if is_broken().
+  virtual Status broken_by() const { return failure(Code::closed, "move bytes through a channel that broke"); }
 
  protected:
   ~ChannelHooks() = default;

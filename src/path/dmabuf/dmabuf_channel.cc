@@ -53,7 +53,7 @@ DmabufChannel::DmabufChannel(DmabufPath& path, const ChannelOptions& options)
 
 DmabufChannel::~DmabufChannel() {
   path_.buffers().remove_user(*this);
-  if (!broken_) drain();
+  if (!is_broken()) drain();
 }
 
 // ---- The end of a chunk --------------------------------------------------------------------------------------------
@@ -199,11 +199,11 @@ void DmabufChannel::start_copy(std::uint32_t index) {
                       .size = move.request->op == Op::read ? payload_moved(move.chunk, move.moved) : chunk.size});
 }
 
+// All that end behind the first failure tell of it: whichever counts for its request has the device's error.
 void DmabufChannel::on_copied(std::uint32_t index, const Status& status) {
-  if (!status.ok()) broken_ = true;
-  if (status.ok() && broken_) finish(index, failure(Code::closed, kStep));
-  else if (status.ok() && moves_[index].request->op == Op::write) push(index);
-  else finish(index, status);
+  if (!is_broken()) broken_by_ = status;
+  if (!is_broken() && moves_[index].request->op == Op::write) push(index);
+  else finish(index, broken_by_);
 }
 
 // ---- Progress ------------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ bool DmabufChannel::step(bool wait) {
 
 // Returns when the drive and the device are done with all chunks; their completions wait for poll().
 void DmabufChannel::drain() {
-  while (!broken_ && (storing_count_ > 0 || !copies_.is_idle())) {
+  while (!is_broken() && (storing_count_ > 0 || !copies_.is_idle())) {
     copies_.queue_collected();
     if (copies_.has_queued()) (void)copies_.reap(true);
     else (void)reap_ring(true);
@@ -248,7 +248,7 @@ unsigned DmabufChannel::poll(std::span<Completion> completions, bool wait) {
     if (!step(wait) && !wait) break;
   }
   copies_.queue_collected();
-  if (storing_count_ > 0 && !broken_) (void)ring_->submit();
+  if (storing_count_ > 0 && !is_broken()) (void)ring_->submit();
   unsigned count = 0;
   for (; count < completions.size() && count < done_.size(); ++count) completions[count] = end(done_[count]);
   done_.erase(done_.begin(), done_.begin() + count);
@@ -275,7 +275,7 @@ Completion DmabufChannel::move_and_wait(const RoutedRequest& request, const Chun
 
 // Gives up: operations in flight may still reach the memory, so that it stays as it is.
 void DmabufChannel::break_down(Status status) {
-  broken_ = true;
+  if (!is_broken()) broken_by_ = failure(Code::closed, status.step);
   memory_.abandon();
   storing_count_ = 0;
   {

@@ -43,14 +43,14 @@ class DmabufChannel final : public Channel,
   static Result<std::unique_ptr<DmabufChannel>> open(DmabufPath& path, const ChannelOptions& options);
   ~DmabufChannel() override;
 
-  bool has_room() const override { return !free_.empty() && !broken_; }
+  bool has_room() const override { return !free_.empty() && !is_broken(); }
   bool is_idle() const override { return free_.size() == moves_.size(); }
   void submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) override;
   unsigned poll(std::span<Completion> completions, bool wait) override;
   Completion move_and_wait(const RoutedRequest& request, const Chunk& chunk) override;
   void forget_file(std::uint64_t /*file_id*/) override {}  // Slots keep drives open, and no user's file.
   bool has_storage_under_way() const override { return storing_count_ > 0; }
-  bool is_broken() const override { return broken_; }
+  bool is_broken() const override { return !broken_by_.ok(); }
 
   // For self-tests, on an idle channel: the canary of reading from the drive, and of writing to one, given by a
   // descriptor with O_DIRECT, whose first pages may be overwritten.
@@ -199,7 +199,7 @@ class DmabufChannel final : public Channel,
   std::chrono::steady_clock::time_point probe_deadline_;
   std::chrono::nanoseconds tried_again_at_{};  // After a canary that failed for another reason than lost bytes.
   Proof proof_;                                // The result of the last canary of reads.
-  bool broken_ = false;
+  Status broken_by_;
 };
 
 }  // namespace penstock::core

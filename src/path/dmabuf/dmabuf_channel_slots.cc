@@ -65,7 +65,7 @@ Result<DmabufChannel::Slot*> DmabufChannel::prepare(const DmabufDrive& drive, co
 
 Result<DmabufChannel::Slot*> DmabufChannel::add_slot(const DmabufDrive& drive, const Region& region) {
   if (slots_.size() == kSlotsMax) drop(oldest_slot());
-  if (broken_) return failure(Code::closed, kSlotStep);
+  if (is_broken()) return failure(Code::closed, kSlotStep);
   const Result<int> number = export_to(drive, region);
   if (!number.ok()) return number.status();
   const MutexLock lock(slots_mutex_);
@@ -101,7 +101,7 @@ Status DmabufChannel::renew(Slot& slot, const Window& window) {
   if (proof_.reason != Reason::none) {
     if (means_lost_bytes(proof_)) path_.distrust(options_.device, drive, proof_);
     else tried_again_at_ = path_.clock().now() + kTriedAgainAfter;
-    if (!broken_) drop(&slot);
+    if (!is_broken()) drop(&slot);
     return failure(Code::path_refused, kSlotStep);
   }
   slot.is_proven = true;
@@ -118,7 +118,7 @@ Status DmabufChannel::renew(Slot& slot, const Window& window) {
 Proof DmabufChannel::prove(int fd, int slot, const Window& window, std::uint64_t drive_bytes,
                            Proof (*canary)(const CanaryWorld&)) {
   drain();  // The canary overwrites memory that chunks in flight may have.
-  if (broken_) return {dmabuf_reason::refused, ECANCELED};
+  if (is_broken()) return {dmabuf_reason::refused, ECANCELED};
   probe_deadline_ = std::chrono::steady_clock::now() + path_.rules().first_request_max;
   const auto move = [&](Op op, std::uint64_t place, std::size_t size, std::uint64_t at) {
     return operate({.op = op,
@@ -140,13 +140,13 @@ Result<std::size_t> DmabufChannel::operate(const RingOp& op) {
     probed_.reset();
     ++storing_count_;
     ring_->push(op);
-    while (!probed_ && !broken_) {
+    while (!probed_ && !is_broken()) {
       if (reap_ring(false) || ring_->wait_until(probe_deadline_)) {
         if (std::chrono::steady_clock::now() < probe_deadline_ || probed_) continue;
       }
       break_down(failure(Code::no_progress, kSlotStep));
     }
-    if (broken_) return failure(Code::no_progress, kSlotStep);
+    if (is_broken()) return failure(Code::no_progress, kSlotStep);
     if (*probed_ >= 0) return static_cast<std::size_t>(*probed_);
     if (!is_passing(-*probed_) || tries == kTriesMax) return os_failure(-*probed_, kSlotStep);
   }
@@ -165,14 +165,14 @@ Proof DmabufChannel::prove_writes(int scratch, std::uint64_t bytes) {
   const Result<int> slot = ring_->dmabufs()->add(memory_.dmabuf().get(), scratch);
   if (!slot.ok()) return {dmabuf_reason::drive, slot.status().code};
   const Proof proof = prove(scratch, *slot, whole_memory(), bytes, canary_of_writes);
-  if (!broken_) (void)ring_->dmabufs()->remove(*slot);
+  if (!is_broken()) (void)ring_->dmabufs()->remove(*slot);
   return proof;
 }
 
 // Nothing of the ring may be in flight while a slot is released. If that fails, the memory stays for ever.
 void DmabufChannel::drop(Slot* slot) {
   drain();
-  if (broken_) return;
+  if (is_broken()) return;
   const int number = slot->number;
   {
     const MutexLock lock(slots_mutex_);
@@ -207,7 +207,7 @@ Result<DmabufChannel::Slot*> DmabufChannel::prove_slot(std::uint32_t index, std:
   if (!slot.ok()) move.region.buffer->refuse();
   std::exchange(move.region, {}).buffer->let_go();
   move.place = place_of(index);
-  if (broken_ || status.is(Code::path_refused)) return status;
+  if (is_broken() || status.is(Code::path_refused)) return status;
   return slot_for(drive, {}, now);
 }
 

@@ -32,7 +32,7 @@ Result<std::unique_ptr<Channel>> NvfsChannel::open(NvfsPath& path, const Channel
 }
 
 NvfsChannel::NvfsChannel(NvfsPath& path, const ChannelOptions& options, bool strict)
-    : path_(path), device_(*options.device), options_(options), strict_(strict) {}
+    : SequentialChannel(this), path_(path), device_(*options.device), options_(options), strict_(strict) {}
 
 // ---- A chunk -------------------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ Status NvfsChannel::copy_in(const Move& move, std::uint64_t bytes) {
 Status NvfsChannel::wait_for_queued(const Status& queued) {
   Status status = copies_->record(0);
   if (status.ok()) status = copies_->wait(0, true);
-  is_broken_ = is_broken_ || !status.ok();
+  if (!is_broken()) broken_by_ = status;
   return queued.ok() ? status : queued;
 }
 

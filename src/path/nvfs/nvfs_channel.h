@@ -17,7 +17,7 @@ namespace penstock::core {
 
 class NvfsPath;
 
-class NvfsChannel final : public SequentialChannel {
+class NvfsChannel final : public SequentialChannel, private ChannelHooks {
  public:
   static constexpr std::uint64_t kPieceMax = 2u << 20;  // Piece size through the channel's own memory.
   static constexpr unsigned kRetriesMax = 8;            // Consecutive short transfers.
@@ -27,7 +27,7 @@ class NvfsChannel final : public SequentialChannel {
   static std::uint64_t shadow_bytes(const ChannelOptions& options);
 
   Completion move_and_wait(const RoutedRequest& request, const Chunk& chunk) override;
-  bool is_broken() const override { return is_broken_; }
+  bool is_broken() const override { return !broken_by_.ok(); }
 
  private:
   // A chunk in flight.
@@ -47,6 +47,7 @@ class NvfsChannel final : public SequentialChannel {
   };
 
   NvfsChannel(NvfsPath& path, const ChannelOptions& options, bool strict);
+  Status broken_by() const override { return broken_by_; }
   Status choose_memory(Move& move);
   bool lies_in_file(const RoutedRequest& request, const Chunk& chunk);
   Status move_piece(Move& move);
@@ -66,7 +67,7 @@ class NvfsChannel final : public SequentialChannel {
   const bool strict_;
   std::unique_ptr<OwnMemory> own_;     // Created for the first chunk that needs it.
   std::unique_ptr<CopyQueue> copies_;  // Goes first, since copies that it waits for then have that memory.
-  bool is_broken_ = false;
+  Status broken_by_;
 };
 
 }  // namespace penstock::core

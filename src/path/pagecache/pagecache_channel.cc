@@ -18,7 +18,8 @@ Status stale() { return os_failure(ESTALE, kStep); }
 }  // namespace
 
 PagecacheChannel::PagecacheChannel(RegistrationCache& cache, const ChannelOptions& options)
-    : cache_(cache), options_(options), slots_(options.depth), batch_(kExtentsMax * std::size_t{options.depth}) {
+    : Channel(this), cache_(cache), options_(options), slots_(options.depth),
+      batch_(kExtentsMax * std::size_t{options.depth}) {
   for (Launch& each : launches_) {
     each.copies.reserve(kExtentsMax * std::size_t{options.depth});
     each.slots.reserve(options.depth);

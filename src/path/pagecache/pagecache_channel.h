@@ -14,7 +14,7 @@
 
 namespace penstock::core {
 
-class PagecacheChannel final : public Channel {
+class PagecacheChannel final : public Channel, private ChannelHooks {
  public:
   static constexpr std::uint64_t kChunkMax = Extent::kBytes;
 
@@ -44,6 +44,7 @@ class PagecacheChannel final : public Channel {
   };
 
   PagecacheChannel(RegistrationCache& cache, const ChannelOptions& options);
+  Status broken_by() const override { return broken_by_; }
   bool hold_extents(Slot& slot);
   void release_extents(Slot& slot);
   void begin_pass() { stamped_ = changed_ = nullptr; }

@@ -59,7 +59,7 @@ Reason FallbackChannel::reason_to_bounce(const RoutedRequest& request, const Chu
 void FallbackChannel::start_bounce(std::uint32_t index) {
   const Result<Channel*> channel = bounce();
   if (!channel.ok() || (*channel)->is_broken()) {
-    failed_.push_back({index, channel.ok() ? failure(Code::closed, kStep) : channel.status()});
+    failed_.push_back({index, channel.ok() ? (*channel)->hooks().broken_by() : channel.status()});
     return;
   }
   (*channel)->submit(*slots_[index].request, next_part(slots_[index]), index);

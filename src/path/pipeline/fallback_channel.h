@@ -60,6 +60,7 @@ class FallbackChannel final : public Channel, private ChannelHooks {
     Status status;
   };
 
+  Status broken_by() const override { return (preferred_->is_broken() ? preferred_ : bounce_)->hooks().broken_by(); }
   void warm_up() override { (void)bounce(); }
   bool is_warm() const override { return strict_ || bounce_ != nullptr; }
   bool wait_for_storage(std::chrono::steady_clock::time_point deadline) override;

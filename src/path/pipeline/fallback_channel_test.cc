@@ -215,7 +215,7 @@ TEST_F(FallbackChannelTest, ABouncingChannelThatBrokeTakesNoMore) {
   EXPECT_FALSE(channel_->has_room());
 }
 
-TEST_F(FallbackChannelTest, ChunksThatComeBackRefusedFromABrokenPairAreClosed) {
+TEST_F(FallbackChannelTest, ChunksThatComeBackRefusedFromABrokenPairTellWhatBrokeIt) {
   preferred_->statuses = {};
   submit(chunk(0, kChunk), 1);
   ineligible_ = reason_of(Obstacle::misaligned);
@@ -227,7 +227,7 @@ TEST_F(FallbackChannelTest, ChunksThatComeBackRefusedFromABrokenPairAreClosed) {
   preferred_->statuses = {refused_by(EREMOTEIO)};
   ASSERT_EQ(channel_->poll({&completion, 1}, true), 1u);
   EXPECT_EQ(completion.cookie, 1u);
-  EXPECT_TRUE(completion.status.is(Code::closed));
+  EXPECT_TRUE(completion.status.is(Code::device_lost));
 }
 
 TEST_F(FallbackChannelTest, WhenThePreferredChannelIsOutTheRestIsBounced) {

@@ -20,6 +20,7 @@ inline ChannelOptions one_at_a_time(ChannelOptions options) {
 
 class SequentialChannel : public Channel {
  public:
+  using Channel::Channel;
   bool has_room() const override { return is_idle(); }
   bool is_idle() const override { return submitted_.request == nullptr; }
   void submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) override {

@@ -76,7 +76,7 @@ Result<std::unique_ptr<Channel>> StorageChannel::open(FileIo& io, const ChannelO
 }
 
 StorageChannel::~StorageChannel() {
-  while (!is_idle() && !broken_) {
+  while (!is_idle() && !is_broken()) {
     Completion ignored[kReapMax];
     (void)poll(ignored, true);
   }
@@ -284,16 +284,16 @@ void StorageChannel::start_copy(std::uint32_t index) {
   copies_.add(index, copy_of(slot));
 }
 
+// All that end behind the first failure tell of it: whichever counts for its request has the device's error.
 void StorageChannel::on_copied(std::uint32_t index, const Status& status) {
-  if (!status.ok()) broken_ = true;
-  if (status.ok() && broken_) mark_done(index, failure(Code::closed, "copy between the slot and the device"));
-  else if (status.ok() && slots_[index].request->op == Op::write) start_storage(index);
-  else mark_done(index, status);
+  if (!is_broken()) broken_by_ = status;
+  if (!is_broken() && slots_[index].request->op == Op::write) start_storage(index);
+  else mark_done(index, broken_by_);
 }
 
 Status StorageChannel::copy_and_wait(const Slot& slot) {
   const Status status = copies_.copy_and_wait(copy_of(slot));
-  if (!status.ok()) broken_ = true;  // It may still be under way.
+  if (!status.ok()) broken_by_ = status;  // It may still be under way.
   return status;
 }
 
@@ -350,7 +350,7 @@ unsigned StorageChannel::poll(std::span<Completion> completions, bool wait) {
 
 // Gives up after the ring has failed, which has none of its operations under way.
 void StorageChannel::break_down(Status status) {
-  broken_ = true;
+  if (!is_broken()) broken_by_ = status;
   ring_.reset();
   storing_count_ = 0;
   for (std::uint32_t i = 0; i < slots_.size(); ++i) {

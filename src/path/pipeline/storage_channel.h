@@ -22,13 +22,13 @@ class StorageChannel final : public Channel, private ChannelHooks, private Stage
   static Result<std::unique_ptr<Channel>> open(FileIo& io, const ChannelOptions& options);
   ~StorageChannel() override;
 
-  bool has_room() const override { return !free_.empty() && !broken_; }
+  bool has_room() const override { return !free_.empty() && !is_broken(); }
   bool is_idle() const override { return free_.size() == slots_.size(); }
   void submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) override;
   unsigned poll(std::span<Completion> completions, bool wait) override;
   Completion move_and_wait(const RoutedRequest& request, const Chunk& chunk) override;
   void forget_file(std::uint64_t file_id) override;
-  bool is_broken() const override { return broken_; }
+  bool is_broken() const override { return !broken_by_.ok(); }
   bool has_storage_under_way() const override { return storing_count_ > 0; }
 
  private:
@@ -50,6 +50,7 @@ class StorageChannel final : public Channel, private ChannelHooks, private Stage
 
   StorageChannel(FileIo& io, const ChannelOptions& options);
   void forget_memory(std::byte* kept) override;
+  Status broken_by() const override { return broken_by_; }
   bool wait_for_storage(std::chrono::steady_clock::time_point deadline) override {
     return done_.empty() && only_storage_is_busy() && ring_->wait_until(deadline);
   }
@@ -90,7 +91,7 @@ class StorageChannel final : public Channel, private ChannelHooks, private Stage
   std::vector<std::uint32_t> done_;
   RingRegistrations registrations_;
   unsigned storing_count_ = 0;
-  bool broken_ = false;
+  Status broken_by_;
 };
 
 // The number of bytes of the I/O range after which a transfer that ended early resumes. A direct transfer resumes on a

@@ -241,6 +241,26 @@ TEST_F(SmallChunksTest, CopiesThatAreRefusedFailTogetherAndBreakTheChannel) {
   }
 }
 
+// They had ended with `closed`, which then was the status of the request if one of them lay before the refused ones.
+TEST_F(SmallChunksTest, ChunksThatARefusedCopyTakesAlongTellOfTheDevicesError) {
+  for (const Op op : {Op::read, Op::write}) {
+    auto channel = open_channel(16);
+    device_.script.refuse_copies = 2;
+    for (unsigned cell = 0; cell < 16; ++cell) submit(*channel, op, cell, 0, 700);
+
+    const auto all = drain(*channel);
+
+    EXPECT_EQ(all.size(), 16u);
+    unsigned failed = 0;
+    for (const auto& [cell, completion] : all) {
+      EXPECT_TRUE(completion.status.ok() || completion.status.is(Code::device_lost)) << describe(completion.status);
+      failed += completion.status.ok() ? 0 : 1;
+    }
+    EXPECT_GE(failed, op == Op::write ? 16u : 8u);
+    EXPECT_TRUE(channel->hooks().broken_by().is(Code::device_lost));
+  }
+}
+
 TEST_F(SmallChunksTest, AMarkerThatCannotBeSetFailsWhatItWouldHaveCovered) {
   auto channel = open_channel(16);
   device_.script.refuse_marker = 1;
