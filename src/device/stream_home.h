@@ -17,7 +17,8 @@
 
 namespace penstock::core {
 
-// Work for users' streams, in the order of these calls. Words and copies lie in blocks of the home's memory.
+// Work for users' streams, in the order of these calls. Words and copies lie in blocks of the home's memory. None of
+// them throws, also where memory is short: their caller lets the stream pass the work that it had queued before.
 class StreamWork {
  public:
   // Calls function(argument), on a thread of the driver's, which must not call the device.

@@ -12,6 +12,7 @@
 
 #include "base/huge_pages.h"
 #include "base/page_size.h"
+#include "base/shortage.h"
 #include "device/stream_home.h"
 
 namespace penstock::core {
@@ -57,9 +58,13 @@ Result<StreamBlock*> StreamMemory::take(std::uint64_t staging, std::uint64_t lim
   const unsigned fitting = order_of(std::max(staging, kSlabMax));
   if (StreamBlock* const block = find(staging, fitting)) return block;
   const MutexLock growing(growing_);
+  const auto add = [&] {
+    growing_.assume_held();
+    return grow(staging, limit);
+  };
   for (;;) {
     if (StreamBlock* const block = find(staging, fitting)) return block;
-    const Status status = grow(staging, limit);
+    const Status status = unless_short_of_memory(add, [] { return failure(Code::out_of_memory, kStep); });
     if (status.ok()) continue;
     StreamBlock* const block = find(staging, BuddyAllocator::kOrderMax);
     return block != nullptr ? Result<StreamBlock*>(block) : status;

@@ -1,29 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Fails each allocation of a copy of staged settings in turn.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <new>
-
+#include "fakes/short_memory.h"
 #include "settings/settings.h"
-
-namespace {
-
-constexpr long kNever = -1;
-long allocations_left = kNever;  // The test has one thread.
-
-}  // namespace
-
-// These replace those of the whole program. Not inlined: GCC would warn of free() for what it saw come from new.
-void* operator new(std::size_t size) {
-  if (allocations_left == 0) throw std::bad_alloc();
-  if (allocations_left > 0) --allocations_left;
-  return std::malloc(std::max<std::size_t>(size, 1));
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace penstock::core {
 namespace {
@@ -35,14 +14,13 @@ TEST(SettingsShortageTest, ACopyOfStagedSettingsThatFindsNoMemoryDestroysNothing
 
   long refused = 0;
   for (bool is_copied = false; !is_copied; ++refused) {
-    allocations_left = refused;
     try {
-      const PendingValues copy = pending;
-      allocations_left = kNever;
-      EXPECT_EQ(copy[0].value, pending[0].value);
+      EXPECT_TRUE(with_allocations(refused, [&] {
+        const PendingValues copy = pending;
+        return copy[0].value == pending[0].value;
+      }));
       is_copied = true;
     } catch (const std::bad_alloc&) {
-      allocations_left = kNever;
     }
   }
 

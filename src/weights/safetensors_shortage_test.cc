@@ -1,38 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Fails each allocation of a call in turn: the result reports a shortage, and nothing is thrown.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <new>
 #include <optional>
 #include <string>
 
+#include "fakes/short_memory.h"
 #include "weights/safetensors.h"
-
-namespace {
-
-constexpr long kNever = -1;
-long allocations_left = kNever;  // The test has one thread.
-
-void* allocate(std::size_t size) {
-  if (allocations_left == 0) return nullptr;
-  if (allocations_left > 0) --allocations_left;
-  return std::malloc(std::max<std::size_t>(size, 1));
-}
-
-}  // namespace
-
-// These replace those of the whole program. Not inlined: GCC would warn of free() for what it saw come from new.
-void* operator new(std::size_t size) {
-  void* const memory = allocate(size);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return allocate(size); }
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace penstock::core {
 namespace {
@@ -50,22 +23,13 @@ SafetensorsHeader some_header() {
 template <typename Call>
 long allocations_of(Call call) {
   for (long allowed = 0;; ++allowed) {
-    allocations_left = allowed;
-    const auto outcome = call();
-    allocations_left = kNever;
+    const auto outcome = with_allocations(allowed, call);
     if (outcome.ok()) return allowed;
     EXPECT_TRUE(outcome.fault().is_shortage) << outcome.fault().text;
   }
 }
 
-class SafetensorsShortageTest : public testing::Test {
- protected:
-  void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "the sanitizer's own allocation functions are in use";
-#endif
-  }
-};
+using SafetensorsShortageTest = ShortMemoryTest;
 
 TEST_F(SafetensorsShortageTest, AHeaderThatMemoryIsTooShortForIsNotCalledWrong) {
   const Outcome<WrittenSafetensors> file = write_safetensors(some_header());
@@ -78,7 +42,7 @@ TEST_F(SafetensorsShortageTest, AWriterThatMemoryIsTooShortForSaysSo) {
   const SafetensorsHeader header = some_header();
   std::optional<SafetensorsHeader> given;
   const auto write = [&] {
-    const long allowed = std::exchange(allocations_left, kNever);
+    const long allowed = std::exchange(allocations_left, kAllAllocations);
     given = header;
     allocations_left = allowed;
     return write_safetensors(std::move(*given));
@@ -87,9 +51,7 @@ TEST_F(SafetensorsShortageTest, AWriterThatMemoryIsTooShortForSaysSo) {
 }
 
 TEST_F(SafetensorsShortageTest, AFaultThatMemoryIsTooShortForIsAShortage) {
-  allocations_left = 0;
-  const Outcome<std::uint64_t> size = safetensors_header_size({}, 5);
-  allocations_left = kNever;
+  const auto size = with_allocations(0, [] { return safetensors_header_size({}, 5); });
   ASSERT_FALSE(size.ok());
   EXPECT_TRUE(size.fault().is_shortage);
   EXPECT_EQ(size.fault().text, no_memory().text);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/process.h"
+#include "base/shortage.h"
 
 namespace penstock::core {
 namespace {
@@ -59,9 +60,15 @@ Status HostStreamHome::write(void* stream, const StreamBlock&, const std::uint32
 
 Status HostStreamHome::add(void* handle, const Work& work) {
   const MutexLock lock(mutex_);
-  Stream& stream = streams_[handle];
-  stream.work.push_back(work);
-  go_on(stream);
+  const auto queue = [&]() -> Stream* {
+    mutex_.assume_held();
+    Stream& stream = streams_[handle];
+    stream.work.push_back(work);
+    return &stream;
+  };
+  Stream* const stream = unless_short_of_memory(queue, []() -> Stream* { return nullptr; });
+  if (stream == nullptr) return failure(Code::out_of_memory, "queue work on the stream");
+  go_on(*stream);
   return success();
 }
 
