@@ -339,6 +339,32 @@ TEST_P(FakeCudaStreamsTest, APieceOfWorkThatTheDriverRefusesFailsTheCallAndHolds
   }
 }
 
+// It had made streams unsupported in that context for good, or had taken words from it.
+TEST_P(FakeCudaStreamsTest, AGpuThatIsShortOfMemoryAtTheFirstRequestOfAContextServesTheNext) {
+  bool refused = true;
+  for (int call = 1; refused; ++call) {
+    ASSERT_LT(call, 40);
+    cuda::CUcontext users = nullptr;
+    ASSERT_EQ(driver("cuCtxCreate_v2", &users, 0u, 0), cuda::CUDA_SUCCESS);
+    cuda::CUdeviceptr there = 0;
+    ASSERT_EQ(driver("cuMemAlloc_v2", &there, std::size_t{4096}), cuda::CUDA_SUCCESS);
+    void* const stream = make_stream();
+    Parameters first{.size = 4096};
+    driver("fake_cuda_short_at", call);
+    const Status status = submit(Op::read, stream, reinterpret_cast<void*>(there), first);
+    driver("fake_cuda_short_at", 0);
+    refused = !status.ok();
+    if (refused) {
+      EXPECT_EQ(status.domain, Domain::driver) << call << ": " << describe(status);
+      EXPECT_EQ(status.code, cuda::CUDA_ERROR_OUT_OF_MEMORY) << call << ": " << describe(status);
+    }
+    EXPECT_EQ(run(Op::read, stream, reinterpret_cast<void*>(there), {.size = 4096}), 4096) << call;
+    EXPECT_TRUE(is_content(reinterpret_cast<char*>(there), 0, 4096));
+    EXPECT_EQ(home(stream).has_words(), has_words()) << call;
+    ASSERT_EQ(driver("cuCtxDestroy_v2", users), cuda::CUDA_SUCCESS);
+  }
+}
+
 TEST_P(FakeCudaStreamsTest, WhereTheDriverRefusesWordsHostFunctionsWait) {
   ::setenv("PENSTOCK_FAKE_CUDA_WORDS", "0", 1);
   cuda::CUcontext users = nullptr;  // A new one, which has no home yet.

@@ -32,6 +32,12 @@ bool is_of_no_context(CUresult error) {
          error == CUDA_ERROR_INVALID_VALUE;
 }
 
+// The driver's refusal of what it does for streams elsewhere. A shortage of memory tells nothing of what it supports.
+Status supported_unless(CUresult refusal, const char* step) {
+  if (refusal == CUDA_SUCCESS) return success();
+  return refusal == CUDA_ERROR_OUT_OF_MEMORY ? cuda_failure(refusal, step) : failure(Code::unsupported, step);
+}
+
 // All homes of the process. A forked child starts with none: the contexts are its parent's.
 class Homes {
  public:
@@ -55,11 +61,16 @@ class Homes {
     const MutexLock making(making_);
     if (CudaStreamHome* home = find(api, context)) return usable(*home);
     any_made_.store(true, std::memory_order_release);
-    auto made = std::make_unique<CudaStreamHome>(api, context);
+    std::unique_ptr<CudaStreamHome>& made = find_or_begin(api, context);
+    const Status status = made->open();
+    // Whatever else failed, the next request tries again.
+    if (!status.ok() && !status.is(Code::unsupported)) return status;
     const MutexLock lock(mutex_);
     // Frees the homes of destroyed contexts, unless a request was lost there: its memory must stay.
     std::erase_if(homes_, [&](const auto& home) { return home->is_of(api) && home->is_gone() && home->is_idle(); });
+    homes_.reserve(homes_.size() + 1);
     homes_.push_back(std::move(made));
+    std::erase(unfinished_, nullptr);
     return usable(*homes_.back());
   }
 
@@ -80,6 +91,15 @@ class Homes {
     return nullptr;
   }
 
+  // The home of a context that could not be opened before, or a new one.
+  std::unique_ptr<CudaStreamHome>& find_or_begin(const CudaApi& api, const CudaContext& context) REQUIRES(making_) {
+    std::erase_if(unfinished_, [&](const auto& home) { return home->is_of(api) && home->is_gone(); });
+    for (auto& home : unfinished_) {
+      if (home->is_of(api) && home->context() == context) return home;
+    }
+    return unfinished_.emplace_back(std::make_unique<CudaStreamHome>(api, context));
+  }
+
   static Result<StreamHome*> usable(CudaStreamHome& home) {
     if (!home.status().ok()) return home.status();
     return static_cast<StreamHome*>(&home);
@@ -88,6 +108,8 @@ class Homes {
   static inline std::atomic<bool> any_made_{false};
   const std::uint32_t forks_ = fork_count();
   Mutex making_ ACQUIRED_BEFORE(mutex_);
+  // They have pinned memory, which stays with their contexts.
+  std::vector<std::unique_ptr<CudaStreamHome>> unfinished_ GUARDED_BY(making_);
   Mutex mutex_;
   std::vector<std::unique_ptr<CudaStreamHome>> homes_ GUARDED_BY(mutex_);
 };
@@ -95,22 +117,29 @@ class Homes {
 }  // namespace
 
 CudaStreamHome::CudaStreamHome(const CudaApi& api, const CudaContext& context)
-    : StreamHome(this), api_(api), context_(context), status_(open()) {}
+    : StreamHome(this), api_(api), context_(context) {}
 
+// The block comes first: is_gone() asks for it.
 Status CudaStreamHome::open() {
+  if (own_block_ == nullptr) {
+    const Result<StreamBlock*> block = memory().take(0, UINT64_MAX);
+    if (!block.ok()) return status_ = block.status();
+    own_block_ = *block;
+  }
+  status_ = load();
+  if (status_.ok()) status_ = rehearse();
+  return status_;
+}
+
+Status CudaStreamHome::load() {
   constexpr const char* kStep = "load the copy kernel for the stream's context";
-  CUmodule module = nullptr;
   const Result<int> ordinal = current_ordinal(api_, kStep);
   if (!ordinal.ok()) return ordinal.status();
   ordinal_ = *ordinal;
-  if (api_.cuModuleLoadData(&module, kCopyKernel) != CUDA_SUCCESS ||
-      api_.cuModuleGetFunction(&copy_, module, kCopyKernelName) != CUDA_SUCCESS) {
-    return failure(Code::unsupported, kStep);
-  }
-  const Result<StreamBlock*> block = memory().take(0, UINT64_MAX);
-  if (!block.ok()) return block.status();
-  own_block_ = *block;
-  return rehearse();
+  CUresult loaded = CUDA_SUCCESS;
+  if (module_ == nullptr) loaded = api_.cuModuleLoadData(&module_, kCopyKernel);
+  if (loaded == CUDA_SUCCESS) loaded = api_.cuModuleGetFunction(&copy_, module_, kCopyKernelName);
+  return supported_unless(loaded, kStep);
 }
 
 // Before CUDA 12.0 only its page-locked memory distinguishes a context from a later one at its address.
@@ -136,11 +165,14 @@ Status CudaStreamHome::rehearse() {
   if (const Status status = cuda_status(api_.cuStreamCreate(&own, CU_STREAM_NON_BLOCKING), kStep); !status.ok()) {
     return status;
   }
-  const bool launched = launch(own, block, block.copy(0), 1) == CUDA_SUCCESS;
-  has_words_ = api_.cuStreamWaitValue32 != nullptr && api_.cuStreamWriteValue32 != nullptr &&
-               wait(own, block, block.word(0), 0).ok() && write(own, block, block.acknowledged(), 0).ok();
+  const CUresult launched = launch(own, block, block.copy(0), 1);
+  const bool has_calls = api_.cuStreamWaitValue32 != nullptr && api_.cuStreamWriteValue32 != nullptr;
+  Status words = has_calls ? wait(own, block, block.word(0), 0) : failure(Code::unsupported, kStep);
+  if (words.ok()) words = write(own, block, block.acknowledged(), 0);
+  has_words_ = words.ok();
   (void)api_.cuStreamDestroy(own);
-  return launched ? success() : failure(Code::unsupported, kStep);
+  if (words.domain == Domain::driver && words.code == CUDA_ERROR_OUT_OF_MEMORY) return words;
+  return supported_unless(launched, kStep);
 }
 
 // Asks the driver which GPU has the memory: PointerFacts has a session's number of the GPU, and this object outlives

@@ -11,10 +11,13 @@ namespace penstock::core {
 
 class CudaStreamHome final : public StreamHome, private StreamWork {
  public:
-  // Loads what streams need and tries it on a new stream. The context must be current.
+  // The home is of no use before open().
   CudaStreamHome(const cuda::CudaApi& api, const CudaContext& context);
 
-  // The status of the constructor: unless ok, this home is of no use.
+  // Loads what streams need and tries it on a new stream. The context must be current. After a failure with another
+  // status than `unsupported`, as of a GPU that is short of memory, it may be called again, and goes on from there.
+  Status open();
+  // The latest status of open(): unless ok, this home is of no use.
   const Status& status() const { return status_; }
 
   bool has_words() const override { return has_words_; }
@@ -42,7 +45,7 @@ class CudaStreamHome final : public StreamHome, private StreamWork {
     const ContextScope scope(api_, context_);
     return cuda_status(scope.entered() ? call() : scope.result(), step);
   }
-  Status open();
+  Status load();
   const void* pages_context() const override { return has_one_address() ? context_.handle : nullptr; }
   // True if page-locked memory has the same address on the device, as nearly everywhere.
   bool has_one_address() const { return own_block_ != nullptr && own_block_->device_address(nullptr) == 0; }
@@ -53,10 +56,11 @@ class CudaStreamHome final : public StreamHome, private StreamWork {
   const cuda::CudaApi api_;  // A copy: the set that loaded it may be gone before the home.
   const CudaContext context_;
   int ordinal_ = 0;
+  cuda::CUmodule module_ = nullptr;
   cuda::CUfunction copy_ = nullptr;
   const StreamBlock* own_block_ = nullptr;
   bool has_words_ = false;
-  const Status status_;  // Declared last: its initializer, open(), sets the members above.
+  Status status_;
 };
 
 // True if a stream may still be held for a request of ours, or have one before it.

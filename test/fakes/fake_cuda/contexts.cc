@@ -63,6 +63,7 @@ using namespace penstock::fake_cuda;
 // clang-format off
 CALL(fake_cuda_shut_down) { driver().down = true; return 0; }
 CALL(fake_cuda_fail_at, int nth) { const std::unique_lock lock(driver().mutex); driver().fail_at = nth; return 0; }
+CALL(fake_cuda_short_at, int nth) { const std::unique_lock lock(driver().mutex); driver().short_at = nth; return 0; }
 CALL(cuInit, unsigned) {
   if (driver().process != 0 && driver().process != ::getpid()) return kNotInitialized;
   const std::unique_lock lock(driver().mutex);

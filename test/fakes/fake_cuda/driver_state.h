@@ -17,6 +17,7 @@
 // Built with PENSTOCK_FAKE_CUDA_11 it lacks what drivers before CUDA 12 lack. The variable PENSTOCK_FAKE_CUDA_INIT
 // gives the result of cuInit; PENSTOCK_FAKE_CUDA_WORDS=0 refuses to wait for words; fake_cuda_shut_down() is what the
 // end of the process does to a real driver; fake_cuda_fail_at(n) lets the nth piece of work from now on be refused;
+// fake_cuda_short_at(n) lets the nth of those and of other calls that take memory find none;
 // fake_cuda_refuse_modules(1) lets no module load; fake_cuda_scatters() counts kernels for many small copies,
 // fake_cuda_checksums() those for checksums, and fake_cuda_lookups() the questions about addresses;
 // fake_cuda_virtual_things() counts what cuMemCreate, cuMemAddressReserve and cuMemMap made and nobody has undone. In
@@ -132,6 +133,7 @@ struct DriverState {
   int capture_mode = 0;
   bool spoiled = false;
   int fail_at = 0;
+  int short_at = 0;
   bool modules_refused = false;
   int scatters = 0;        // Launches of the kernel for many small copies.
   int checksums = 0;       // And of the one that makes checksums.
@@ -152,6 +154,9 @@ CUresult enter();  // The result of every call without a driver. Call it with th
 CUresult check(const Owned& owner);
 CUresult outside_capture();
 CUresult need_context();
+inline CUresult need_memory() {
+  return driver().short_at > 0 && --driver().short_at == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
 inline void* pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 inline CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
 std::map<CUdeviceptr, Block>::iterator find(CUdeviceptr address);

@@ -98,7 +98,7 @@ CALL(cuMemFree_v2, CUdeviceptr memory) {
 }
 CALL(cuMemFreeHost, CUdeviceptr memory) { return cuMemFree_v2(memory); }
 CALL(cuMemHostRegister_v2, CUdeviceptr memory, std::size_t size, unsigned) {
-  ENTER; REQUIRE(outside_capture()); REQUIRE(need_context());
+  ENTER; REQUIRE(outside_capture()); REQUIRE(need_context()); REQUIRE(need_memory());
   return driver().blocks.insert({memory, here(size, CU_MEMORYTYPE_HOST)}).second ? 0 : kAlreadyRegistered;
 }
 // Waits for every stream that is held, as the real one does.

@@ -212,6 +212,7 @@ CUresult enqueue(CUstream handle, Work work) {
   const CUstream stream = resolve(handle, result);
   if (stream == nullptr) return result;
   if (driver().fail_at > 0 && --driver().fail_at == 0) return CUDA_ERROR_INVALID_VALUE;
+  REQUIRE(need_memory());
   if (stream->capturing) return CUDA_SUCCESS;  // It is a node of the graph, which nobody runs.
   const bool captured_beside = std::any_of(driver().streams.begin(), driver().streams.end(), [&](const auto& other) {
     return other.capturing && other.blocking && other.owner.context == stream->owner.context;

@@ -36,6 +36,7 @@ CUresult queue_on_device(CUdeviceptr on_device, Work work, CUstream handle) {
 
 CUresult make_stream(CUstream* made, unsigned flags, int priority) {
   REQUIRE(need_context());
+  REQUIRE(need_memory());
   *made = &driver().streams.emplace_back(CUstream_st{
       .owner = {current(), current()->id}, .blocking = (flags & CU_STREAM_NON_BLOCKING) == 0, .priority = priority});
   return CUDA_SUCCESS;
@@ -157,13 +158,13 @@ CALL(fake_cuda_scatters) { const std::unique_lock lock(driver().mutex); return d
 CALL(fake_cuda_lookups) { const std::unique_lock lock(driver().mutex); return driver().lookups; }
 CALL(fake_cuda_checksums) { const std::unique_lock lock(driver().mutex); return driver().checksums; }
 CALL(cuModuleLoadData, CUmodule* made, const void* image) {
-  ENTER; REQUIRE(outside_capture()); REQUIRE(need_context());
+  ENTER; REQUIRE(outside_capture()); REQUIRE(need_context()); REQUIRE(need_memory());
   if (driver().modules_refused) return kNotSupported;
   *made = &module;
   return std::strstr(static_cast<const char*>(image), ".version") != nullptr ? 0 : 218;  // Invalid PTX.
 }
 CALL(cuModuleGetFunction, CUfunction* function, CUmodule, const char* name) {
-  ENTER;
+  ENTER; REQUIRE(need_memory());
   for (const auto& [known, kernel] : kKernels) if (std::strcmp(name, known) == 0) { *function = kernel; return 0; }
   return kNotFound;
 }
