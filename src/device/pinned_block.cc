@@ -15,6 +15,9 @@
 namespace penstock::core {
 namespace {
 
+constexpr const char* kMapStep = "map memory for bounce buffers";
+constexpr std::size_t kPlacesMost = 8;  // The places that are tried for one block.
+
 // Blocks that could not be unregistered while a stream was held. They are still page-locked, and serve the next caller
 // that wants a block of the same size.
 class Leftovers {
@@ -69,24 +72,50 @@ void* map(const Device* device, std::size_t size, const Placement& placement) {
   return memory;
 }
 
+// Locks a block that was left behind once more, since its context may be another by now. The driver may still have it.
+Status lock_again(Device& device, void* memory, std::size_t size) {
+  const Status status = device.register_host(memory, size);
+  if (status.ok() || status.is(Code::already_registered)) return success();
+  Leftovers::of_process().add(device, memory, size);
+  return status;
+}
+
+// Maps and registers new memory. If the driver takes that for registered already, somebody has unmapped memory there
+// without unregistering it: the driver's copies would go to the pages of that, and its owner may unregister it at any
+// time. So the memory is mapped elsewhere, while what was refused keeps its place.
+Result<void*> map_and_register(Device& device, std::size_t size, const Placement& placement) {
+  std::array<void*, kPlacesMost> refused;
+  unsigned count = 0;
+  void* memory = nullptr;
+  Status status = failure(Code::already_registered, kMapStep);
+  while (status.is(Code::already_registered) && count < refused.size()) {
+    memory = map(&device, size, placement);
+    status = memory != nullptr ? device.register_host(memory, size) : failure(Code::out_of_memory, kMapStep);
+    if (memory != nullptr && !status.ok()) refused[count++] = memory;
+  }
+  for (unsigned i = 0; i < count; ++i) ::munmap(refused[i], size);
+  return status.ok() ? Result<void*>(memory) : status;
+}
+
+Result<void*> find_memory(Device* device, std::size_t size, const Placement& placement) {
+  if (device == nullptr) {
+    void* const memory = map(nullptr, size, placement);
+    return memory != nullptr ? Result<void*>(memory) : failure(Code::out_of_memory, kMapStep);
+  }
+  void* const left = Leftovers::of_process().take(*device, size);
+  if (left == nullptr) return map_and_register(*device, size, placement);
+  const Status status = lock_again(*device, left, size);
+  return status.ok() ? Result<void*>(left) : status;
+}
+
 }  // namespace
 
 Result<PinnedBlock> PinnedBlock::open(Device* device, std::size_t size, const Placement& placement) {
-  void* memory = device != nullptr ? Leftovers::of_process().take(*device, size) : nullptr;
-  const bool is_leftover = memory != nullptr;
-  if (!is_leftover) memory = map(device, size, placement);
-  if (memory == nullptr) return failure(Code::out_of_memory, "map memory for bounce buffers");
-  if (device != nullptr) {
-    const Status status = device->register_host(memory, size);
-    if (!status.ok() && !status.is(Code::already_registered)) {
-      if (is_leftover) Leftovers::of_process().add(*device, memory, size);  // The driver still has it.
-      else ::munmap(memory, size);
-      return status;
-    }
-  }
+  const Result<void*> memory = find_memory(device, size, placement);
+  if (!memory.ok()) return memory.status();
   PinnedBlock block;
   block.device_ = device;
-  block.data_ = static_cast<std::byte*>(memory);
+  block.data_ = static_cast<std::byte*>(*memory);
   block.size_ = size;
   return block;
 }

@@ -28,17 +28,22 @@ class LockingDevice final : public HostDevice {
   bool refuses = false;           // To register anything.
   bool is_a_stream_held = false;  // Nothing can be unregistered.
   std::set<void*> locked;
-  void* asked_for = nullptr;  // At last.
+  std::set<void*> of_others;    // New memory where others unmapped locked memory.
+  std::size_t others_most = 0;  // So many of those are found.
+  void* asked_for = nullptr;    // At last.
 
   Status register_host(void* memory, std::size_t /*size*/) override {
     constexpr const char* kStep = "page-lock it, as scripted";
     asked_for = memory;
     if (refuses) return failure(Code::out_of_memory, kStep);
+    if (of_others.size() < others_most) of_others.insert(memory);
+    if (of_others.contains(memory)) return failure(Code::already_registered, kStep);
     return locked.insert(memory).second ? success() : failure(Code::already_registered, kStep);
   }
   bool unregister_host(void* memory) override {
-    if (!is_a_stream_held) locked.erase(memory);
-    return !is_a_stream_held;
+    if (is_a_stream_held) return false;
+    EXPECT_EQ(locked.erase(memory), 1u) << "it is another's registration";
+    return true;
   }
 };
 
@@ -66,6 +71,29 @@ TEST_F(PinnedBlockTest, ABlockThatIsStillPageLockedStaysMappedWhereTheDriverRefu
   const Result<PinnedBlock> again = PinnedBlock::open(&device_, kSize);
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->data(), left);
+}
+
+// The driver's copies would go to pages that are not mapped there any more.
+TEST_F(PinnedBlockTest, MemoryThatOthersUnmappedAndDidNotUnregisterIsNotTaken) {
+  device_.others_most = 2;
+  void* data = nullptr;
+  {
+    const Result<PinnedBlock> block = PinnedBlock::open(&device_, kSize);
+    ASSERT_TRUE(block.ok()) << describe(block.status());
+    data = block->data();
+    EXPECT_TRUE(device_.locked.contains(data));
+    EXPECT_EQ(device_.of_others.size(), 2u);
+    EXPECT_FALSE(device_.of_others.contains(data));
+    for (void* const refused : device_.of_others) EXPECT_FALSE(is_mapped(refused, kSize));
+  }
+  EXPECT_TRUE(device_.locked.empty());
+  EXPECT_FALSE(is_mapped(data, kSize));
+
+  device_.others_most = 1000;
+  EXPECT_TRUE(PinnedBlock::open(&device_, kSize).status().is(Code::already_registered));
+  EXPECT_LT(device_.of_others.size(), 20u);
+  EXPECT_TRUE(device_.locked.empty());
+  for (void* const refused : device_.of_others) EXPECT_FALSE(is_mapped(refused, kSize));
 }
 
 TEST_F(PinnedBlockTest, ABlockThatWasNeverPageLockedIsUnmappedWhereTheDriverRefuses) {
