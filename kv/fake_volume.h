@@ -45,6 +45,7 @@ class FakeVolume final : public Volume {
   std::function<void()> in_read_journal;  // Called in each read of the journal.
   std::function<void()> before_sync;      // Called once, before the next flush.
   int journal_error = 0;                  // Each read of the journal fails with it.
+  int read_error = 0;                     // Each read of the slab does.
   bool makes_sums = true;                 // If not, the device that has the memory fails.
 
   void transfer_each(std::span<penstock_request> requests, const Ended& ended) override {
@@ -155,6 +156,7 @@ class FakeVolume final : public Volume {
       at += piece.iov_len;
     }
     moved.bytes = fails ? random_() % (at - offset + 1) : at - offset;
+    if (read_error != 0) moved = {core::os_failure(read_error, "read"), 0};
     if (fails && happens(0.5)) moved.status = core::os_failure(EIO, "read");
     if (happens(faults.rot) && at > offset) {
       const iovec& piece = pieces[random_() % pieces.size()];

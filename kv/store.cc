@@ -65,7 +65,8 @@ Status Store::load() {
   return rewrite_journal(false);
 }
 
-// The previous writer did not close the store: chunks that it overwrote after its last journal record are lost.
+// The previous writer did not close the store: chunks that it overwrote after its last journal record are lost. One
+// whose header the drive does not give now counts as the journal says: each get looks at the header again.
 void Store::drop_mismatches(std::vector<Chunk>& chunks) {
   const Pages pages(kHeadersAtOnce);
   std::vector<Chunk> right;
@@ -79,8 +80,8 @@ void Store::drop_mismatches(std::vector<Chunk>& chunks) {
     }
     const std::vector<Moved> moved = volume_.transfer(transfers);
     for (std::size_t i = 0; i < count; ++i) {
-      const bool is_whole = moved[i].status.ok() && moved[i].bytes == kHeaderBytes;
-      if (is_whole && is_header_of(chunks[first + i], name_, pages[i])) right.push_back(chunks[first + i]);
+      const bool is_whole = moved[i].bytes == kHeaderBytes && is_header_of(chunks[first + i], name_, pages[i]);
+      if (!moved[i].status.ok() || is_whole) right.push_back(chunks[first + i]);
     }
   }
   chunks = std::move(right);
