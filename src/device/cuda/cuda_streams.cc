@@ -77,7 +77,7 @@ class Homes {
   bool is_any_busy(const CudaApi& api) {
     const MutexLock lock(mutex_);
     return std::any_of(homes_.begin(), homes_.end(), [&](const auto& home) {
-      return home->is_of(api) && home->status().ok() && is_alive(api, home->context()) && !home->is_gone() &&
+      return home->is_of(api) && home->status().ok() && home->fate() == CudaStreamHome::Fate::alive &&
              !home->memory().is_quiet(1);
     });
   }
@@ -143,17 +143,19 @@ Status CudaStreamHome::load() {
 }
 
 // Before CUDA 12.0 only its page-locked memory distinguishes a context from a later one at its address.
-bool CudaStreamHome::is_gone() const {
+CudaStreamHome::Fate CudaStreamHome::fate() const {
   unsigned long long id = 0;
   const CUresult asked = api_.identify(context_.handle, &id);
-  if (asked != CUDA_SUCCESS) return is_of_no_context(asked);
-  if (id != context_.id) return true;
-  if (context_.id != 0 || own_block_ == nullptr) return false;
+  if (asked != CUDA_SUCCESS) return is_of_no_context(asked) ? Fate::gone : Fate::lost;
+  if (id != context_.id) return Fate::gone;
+  if (context_.id != 0 || own_block_ == nullptr) return Fate::alive;
   unsigned type = 0;
   int attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
   void* value = &type;
   const CUdeviceptr pinned = reinterpret_cast<std::uintptr_t>(&own_block_->word(0));
-  return api_.cuPointerGetAttributes(1, &attribute, &value, pinned) != CUDA_SUCCESS || type != CU_MEMORYTYPE_HOST;
+  const bool is_locked =
+      api_.cuPointerGetAttributes(1, &attribute, &value, pinned) == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST;
+  return is_locked ? Fate::alive : Fate::gone;
 }
 
 // Launches everything once before any stream is held: the driver may load a kernel only at its first launch, and

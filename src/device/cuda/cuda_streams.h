@@ -34,8 +34,10 @@ class CudaStreamHome final : public StreamHome, private StreamWork {
   Status drain(void* stream) override;
 
   const CudaContext& context() const { return context_; }
-  // True if the context is gone, also if another one has its address now.
-  bool is_gone() const;
+  // The fate of the context: it is lost with its GPU, or gone, also where another one has its address now.
+  enum class Fate : std::uint8_t { alive, lost, gone };
+  Fate fate() const;
+  bool is_gone() const { return fate() == Fate::gone; }
   bool is_idle() { return memory().is_idle(1); }
   bool is_of(const cuda::CudaApi& api) const { return api.cuLaunchHostFunc == api_.cuLaunchHostFunc; }
 

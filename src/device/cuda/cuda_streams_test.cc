@@ -14,10 +14,13 @@ using namespace cuda;
 
 CudaApi api;  // Homes keep it.
 CUresult (*look)(CUcontext, unsigned long long* id) = nullptr;
+CUcontext watched = nullptr;
+unsigned questions = 0;  // The number of looks at that context.
 CUcontext troubled = nullptr;
 CUresult trouble = CUDA_SUCCESS;  // Told of that context when it is looked at.
 
 CUresult identify(CUcontext context, unsigned long long* id) {
+  if (context == watched) ++questions;
   return context == troubled ? trouble : look(context, id);
 }
 
@@ -70,6 +73,32 @@ class CudaStreamsTest : public testing::Test {
 TEST_F(CudaStreamsTest, TheHomeOfAContextThatIsLostWithItsGpuStays) { EXPECT_TRUE(is_kept(719)); }
 
 TEST_F(CudaStreamsTest, TheHomeOfADestroyedContextGoes) { EXPECT_FALSE(is_kept(CUDA_ERROR_CONTEXT_IS_DESTROYED)); }
+
+// Every free of pinned memory asks, and had asked twice.
+TEST_F(CudaStreamsTest, WhetherAnyStreamIsBusyIsOneQuestionAboutEachContext) {
+  watched = contexts_[0];
+  questions = 0;
+  EXPECT_FALSE(is_any_cuda_stream_busy(api));
+  EXPECT_EQ(questions, 1u);
+}
+
+// A block of the home is taken, as by a request. A lost context gives nothing back, and so nobody waits for it.
+TEST_F(CudaStreamsTest, StreamsOfAContextThatIsLostOrGoneAreNotBusy) {
+  EXPECT_EQ(api.cuCtxPushCurrent(contexts_[0]), CUDA_SUCCESS);
+  StreamHome& home = *find_cuda_stream_home(api, nullptr).value();
+  CUcontext popped = nullptr;
+  EXPECT_EQ(api.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
+  StreamBlock& block = *home.memory().take(0, UINT64_MAX).value();
+  EXPECT_TRUE(is_any_cuda_stream_busy(api));
+  troubled = contexts_[0];
+  for (const CUresult told : {719, CUDA_ERROR_CONTEXT_IS_DESTROYED}) {
+    trouble = told;
+    EXPECT_FALSE(is_any_cuda_stream_busy(api)) << told;
+  }
+  troubled = nullptr;
+  home.memory().give_back(block);
+  EXPECT_FALSE(is_any_cuda_stream_busy(api));
+}
 
 }  // namespace
 }  // namespace penstock::core
