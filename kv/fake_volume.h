@@ -18,6 +18,7 @@
 
 #include "checksum/crc32c.h"
 #include "kv/format.h"
+#include "kv/test_chunks.h"
 #include "kv/volume.h"
 
 namespace penstock::kv {
@@ -178,5 +179,14 @@ class FakeVolume final : public Volume {
   std::uint64_t identity_ = 1;
   std::mt19937_64 random_;
 };
+
+// Gets a chunk of its first version from a store over such a volume. The outcome is done only if the bytes are right.
+template <typename Store>
+Outcome get_first(Store& store, std::uint64_t key, std::size_t bytes) {
+  std::vector<std::byte> memory(bytes);
+  const Outcome outcome = get(store, key, memory);
+  EXPECT_TRUE(outcome != Outcome::done || memory == content_of(key, 0, bytes)) << key;
+  return outcome;
+}
 
 }  // namespace penstock::kv

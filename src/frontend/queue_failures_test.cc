@@ -242,13 +242,7 @@ class ManyDevices final : public DeviceSet {
  public:
   unsigned count() const override { return 10; }
   Result<Device*> device(unsigned place) override { return &devices_[place]; }
-  PointerFacts describe(const void* pointer) override {
-    PointerFacts facts;
-    for (HostDevice& device : devices_) {
-      if (device.find(pointer, facts)) break;
-    }
-    return facts;
-  }
+  PointerFacts describe(const void* pointer) override { return describe_among(devices_, pointer); }
   Result<StreamHome*> stream_home(void*) override { return failure(Code::unsupported, "use the stream"); }
 
  private:

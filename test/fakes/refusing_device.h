@@ -131,13 +131,7 @@ class RefusingDevices : public DeviceSet {
   explicit RefusingDevices(Refusals& refusals) : devices_{{0, refusals}, {1, refusals}} {}
   unsigned count() const override { return 2; }
   Result<Device*> device(unsigned place) override { return &devices_[place]; }
-  PointerFacts describe(const void* pointer) override {
-    PointerFacts facts;
-    for (RefusingDevice& device : devices_) {
-      if (device.find(pointer, facts)) break;
-    }
-    return facts;
-  }
+  PointerFacts describe(const void* pointer) override { return describe_among(devices_, pointer); }
   Result<StreamHome*> stream_home(void*) override { return static_cast<StreamHome*>(&HostStreamHome::of_process()); }
 
  private:

@@ -135,12 +135,4 @@ Result<Device*> HostDeviceSet::device(unsigned place) {
   return static_cast<Device*>(&devices_[place]);
 }
 
-PointerFacts HostDeviceSet::describe(const void* pointer) {
-  PointerFacts facts;
-  for (HostDevice& device : devices_) {
-    if (device.find(pointer, facts)) break;
-  }
-  return facts;
-}
-
 }  // namespace penstock::core

@@ -6,6 +6,9 @@
 // buffer too early, or reports bytes that have not arrived, fails its tests here as it would on a GPU.
 #pragma once
 
+#include <algorithm>
+#include <iterator>
+
 #include "device/device.h"
 #include "device/host/host_streams.h"
 #include "device/host/pinned_pages.h"
@@ -47,6 +50,14 @@ class HostDevice : public Device, public DeviceMemory, public DevicePages {
   HostStreamHome& home_ = HostStreamHome::of_process();
 };
 
+// The facts of the pointer by the one of the devices that has it.
+template <typename Devices>
+PointerFacts describe_among(Devices& devices, const void* pointer) {
+  PointerFacts facts;
+  (void)std::any_of(std::begin(devices), std::end(devices), [&](auto& each) { return each.find(pointer, facts); });
+  return facts;
+}
+
 class HostDeviceSet final : public DeviceSet {
  public:
   static constexpr unsigned kCount = 2;  // Two, so that code for several devices runs everywhere.
@@ -55,7 +66,7 @@ class HostDeviceSet final : public DeviceSet {
 
   unsigned count() const override { return kCount; }
   Result<Device*> device(unsigned place) override;
-  PointerFacts describe(const void* pointer) override;
+  PointerFacts describe(const void* pointer) override { return describe_among(devices_, pointer); }
   Result<StreamHome*> stream_home(void*) override { return static_cast<StreamHome*>(&HostStreamHome::of_process()); }
 
  private:
