@@ -12,6 +12,6 @@ serve_from_the_tests_build() {
   # shellcheck disable=SC2034  # Used by who reads this file.
   build=$1/build/wheel
   # shellcheck disable=SC2034
-  preset=(-Ccmake.build-type=Debug -Ccmake.define.CMAKE_CXX_FLAGS_DEBUG=-g1 -Ccmake.define.PENSTOCK_DEVELOPER=ON
-    -Ccmake.define.PENSTOCK_JOINED=ON)
+  preset=(-Ccmake.build-type=Debug "-Ccmake.define.CMAKE_CXX_FLAGS_DEBUG=-Og -g1 -Wno-maybe-uninitialized"
+    -Ccmake.define.PENSTOCK_DEVELOPER=ON -Ccmake.define.PENSTOCK_JOINED=ON)
 }
