@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which branches of the libraries were taken, after tests of a build by clang that counts them (the preset `branches`):
+"""Which lines of the libraries ran and which branches they took, after tests of a build by clang that counts both (the
+preset `branches`):
 
     cmake --preset branches && cmake --build --preset branches
     export LLVM_PROFILE_FILE=$PWD/build/branches/counts/%c%m.profraw
     scripts/with_filesystems ctest --test-dir build/branches -L '^(unit|contract)$'
     scripts/branches.py build/branches
 
-Prints by room how many branches src/ and kv/ have, as llvm-cov counts them, and how many were taken: a condition has
-two. BUILD/branches.txt has those that were not, by file, the files with most of them first. Counts lie in files that
-processes share, so that also one that is killed counts, and one more run adds to them. Exits 1 where fewer than GOAL
-were taken in a room of ROOMS.
+Prints by room how many lines of src/ and kv/ have code and how many of these ran, how many branches there are, as
+llvm-cov counts them, and how many were taken: a condition has two. BUILD/branches.txt has those that were not, by file,
+the files with most of them first. Tests, and headers that tests alone include, do not count. Counts lie in files that
+processes share, so that also one that is killed counts, and one more run adds to them. Exits 1 where fewer lines ran in
+all than LINES_GOAL says, or fewer branches were taken in a room of ROOMS than BRANCHES_GOAL.
 """
 
 from __future__ import annotations
 
 import collections
+import importlib
 import json
 import os
 import subprocess
@@ -24,12 +27,20 @@ import sys
 from pathlib import Path
 from typing import Any, Iterable, Iterator
 
-import coverage
-
-GOAL = 95.0  # Per cent of the branches.
+ROOT = Path(__file__).resolve().parents[1]
+LINES_GOAL = 96.0  # Per cent, of all rooms together.
+BRANCHES_GOAL = 95.0  # Per cent, of each of these rooms.
 ROOMS = {"kv", *(f"src/{name}" for name in ("core", "engine", "frontend", "path", "plan", "session"))}
 
-Rooms = dict[str, tuple[int, int]]  # By room: its branches, and how many were taken.
+Files = dict[str, Any]  # By name: what llvm-cov says of a file.
+Rooms = dict[str, list[int]]  # By room: its lines, those that ran, its branches, and those that were taken.
+
+
+def products() -> set[str]:
+    """The files that count, by size.py's rule of what is a product."""
+    sys.path.insert(0, str(ROOT / "test/lint"))
+    size = importlib.import_module("size")
+    return {name for name in size.files_of("") if name.startswith(("src/", "kv/"))}
 
 
 def programs_of(build: Path) -> Iterator[Path]:
@@ -41,63 +52,99 @@ def programs_of(build: Path) -> Iterator[Path]:
                 yield file
 
 
-def files_of(build: Path, wanted: set[str]) -> dict[str, Any]:
+def files_of(build: Path, wanted: set[str]) -> Files:
     """What llvm-cov says of each file that is wanted."""
     merged, (first, *others) = build / "branches.profdata", programs_of(build)
     subprocess.run(["llvm-profdata-14", "merge", "-sparse", *build.glob("counts/*.profraw"), "-o", merged], check=True)
     run = subprocess.run(["llvm-cov-14", "export", "-skip-functions", "-skip-expansions", f"-instr-profile={merged}",
                           first, *(f"-object={other}" for other in others)], check=True, stdout=subprocess.PIPE)
-    files = {os.path.relpath(file["filename"], coverage.ROOT): file
-             for file in json.loads(run.stdout)["data"][0]["files"]}
+    files = {os.path.relpath(file["filename"], ROOT): file for file in json.loads(run.stdout)["data"][0]["files"]}
     return {name: files[name] for name in files.keys() & wanted}
 
 
-def rooms_of(files: dict[str, Any]) -> Rooms:
-    rooms: Rooms = collections.defaultdict(lambda: (0, 0))
-    for name, file in sorted(files.items()):
-        of_file, (count, taken) = file["summary"]["branches"], rooms[coverage.room_of(name)]
-        rooms[coverage.room_of(name)] = count + of_file["count"], taken + of_file["covered"]
+def room_of(name: str) -> str:
+    return "/".join(Path(name).parts[:2 if name.startswith("src/") else 1])
+
+
+def lines_of(file: Any) -> dict[int, bool]:
+    """Whether the lines that have code ran, as llvm-cov says it: a line has the highest count of what begins in it and
+    of what goes on from the line before. One that several instances of a template have ran if it did in one of them."""
+    begun = collections.defaultdict(list)
+    for line, _, *segment in file["segments"]:
+        begun[line].append(segment)
+    lines: dict[int, bool] = {}
+    before = [0, False, False, False]
+    for line in range(min(begun, default=0), max(begun, default=-1) + 1):
+        here = begun.get(line, [])
+        counts = [count for count, is_counted, is_begin, is_gap in here if is_counted and is_begin and not is_gap]
+        is_skipped = bool(here) and here[0][2] and not here[0][1]
+        if not is_skipped and (counts or before[1]):
+            lines[line] = max([before[0], *counts]) > 0
+        before = here[-1] if here else before
+    return lines
+
+
+def rooms_of(files: Files) -> Rooms:
+    rooms: Rooms = collections.defaultdict(lambda: [0, 0, 0, 0])
+    for name, file in files.items():
+        lines, branches = lines_of(file), file["summary"]["branches"]
+        counts = len(lines), sum(lines.values()), branches["count"], branches["covered"]
+        for room in room_of(name), "all":
+            rooms[room] = [so_far + count for so_far, count in zip(rooms[room], counts)]
     return dict(rooms)
 
 
+def share_of(count: int, part: int) -> float:
+    return 100 * part / count if count else 100.0
+
+
 def table(rooms: Rooms) -> tuple[str, bool]:
-    """Rows by room, and whether each room reached its goal."""
-    shares = {name: 100 * taken / count for name, (count, taken) in rooms.items() if count}
-    missed = {name for name in shares.keys() & ROOMS if shares[name] < GOAL}
-    text = f"{'room':<14}{'branches':>9}{'taken':>8}{'per cent':>10}\n"
-    for name, share in sorted(shares.items()):
-        count, taken = rooms[name]
-        text += f"{name:<14}{count:>9}{taken:>8}{share:>10.1f}{'  missed' if name in missed else ''}\n"
-    return text, not missed
+    """Rows by room and of all, and whether each goal was reached."""
+    text = f"{'room':<14}{'lines':>8}{'ran':>8}{'per cent':>10}{'branches':>10}{'taken':>8}{'per cent':>10}\n"
+    has_reached = True
+    for name in sorted(rooms, key=lambda name: (name == "all", name)):
+        lines, ran, branches, taken = rooms[name]
+        of_lines, of_branches = share_of(lines, ran), share_of(branches, taken)
+        is_missed = of_lines < LINES_GOAL if name == "all" else name in ROOMS and of_branches < BRANCHES_GOAL
+        text += f"{name:<14}{lines:>8}{ran:>8}{of_lines:>10.1f}{branches:>10}{taken:>8}{of_branches:>10.1f}"
+        text += "  missed\n" if is_missed else "\n"
+        has_reached = has_reached and not is_missed
+    return text, has_reached
 
 
-def untaken(files: dict[str, Any]) -> Iterator[str]:
-    """The branches that were not taken, with their lines, under their files. A template's are those of all instances,
-    and a condition that the compiler decides is among them, which no count has."""
+def gaps_of(file: Any) -> Iterator[tuple[int, int, str]]:
+    """Line, column and kind of what did not run. A template's branches are those of all instances, and a condition that
+    the compiler decides is among them, which no count has."""
+    ran: dict[tuple[int, int], list[bool]] = collections.defaultdict(lambda: [False, False])
+    for line, column, _, _, true, false, *_ in file["branches"]:
+        sides = ran[line, column]
+        sides[:] = sides[0] or true > 0, sides[1] or false > 0
+    for (line, column), sides in ran.items():
+        if not all(sides):
+            yield line, column, "neither" if not any(sides) else "false" if sides[0] else "true"
+    yield from ((line, 0, "line") for line, has_run in lines_of(file).items() if not has_run)
+
+
+def untaken(files: Files) -> Iterator[str]:
+    """The lines that did not run and the branches that were not taken, with their text, under their files."""
     def left_of(name: str) -> int:
         return int(files[name]["summary"]["branches"]["notcovered"])
 
-    for name in sorted(filter(left_of, files), key=left_of, reverse=True):
-        ran: dict[tuple[int, int], list[bool]] = collections.defaultdict(lambda: [False, False])
-        for line, column, _, _, true, false, *_ in files[name]["branches"]:
-            sides = ran[line, column]
-            sides[:] = sides[0] or true > 0, sides[1] or false > 0
-        source = (coverage.ROOT / name).read_text(encoding="utf-8").splitlines()
-        yield f"{name}: {left_of(name)} of {files[name]['summary']['branches']['count']}"
-        for (line, column), sides in sorted(ran.items()):
-            if not all(sides):
-                what = "neither" if not any(sides) else "false" if sides[0] else "true"
-                yield f"{line:>6}:{column:<4}{what:<8} {source[line - 1].strip()}"
+    for name in sorted(files, key=lambda name: (-left_of(name), name)):
+        if gaps := sorted(gaps_of(files[name])):
+            source = (ROOT / name).read_text(encoding="utf-8").splitlines()
+            yield f"{name}: {left_of(name)} of {files[name]['summary']['branches']['count']}"
+            yield from (f"{line:>6}:{column:<4}{kind:<8} {source[line - 1].strip()}" for line, column, kind in gaps)
 
 
 def main(words: Iterable[str]) -> int:
     build, = (Path(word).resolve() for word in words)
-    files = files_of(build, coverage.products())
-    text, is_reached = table(rooms_of(files))
+    files = files_of(build, products())
+    text, has_reached = table(rooms_of(files))
     listed = build / "branches.txt"
     listed.write_text("\n".join(untaken(files)) + "\n", encoding="utf-8")
-    print(f"{text}The branches that were not taken: {listed}")
-    return int(not is_reached)
+    print(f"{text}What did not run, and was not taken: {listed}")
+    return int(not has_reached)
 
 
 if __name__ == "__main__":

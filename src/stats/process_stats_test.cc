@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "fakes/leave_child.h"
 #include "fakes/manual_clock.h"
 #include "stats/counters.h"
 #include "stats/layout.h"
@@ -255,10 +254,10 @@ TEST(ProcessStatsTest, AProcessOfOurUserWithMoreCapabilitiesIsNotOursToLookAt) {
   if (child == 0) {
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
     const __user_cap_data_struct none[2] = {};
-    if (::syscall(SYS_capset, &header, none) != 0) leave_child(2);
+    if (::syscall(SYS_capset, &header, none) != 0) ::_exit(2);
     const bool is_refused = stats_of_process(other.pid()).status().is_errno(EACCES);
     const Result<LookResult> all = look_at_processes({}, [](const ProcessStats&, int) {});
-    leave_child(is_refused && all.ok() && all->hidden > 0 ? 0 : 1);
+    ::_exit(is_refused && all.ok() && all->hidden > 0 ? 0 : 1);
   }
   int status = 0;
   ::waitpid(child, &status, 0);

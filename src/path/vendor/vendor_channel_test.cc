@@ -4,8 +4,8 @@
 #include "path/vendor/vendor_channel.h"
 
 #include <sys/wait.h>
+#include <unistd.h>
 
-#include "fakes/leave_child.h"
 #include "fakes/vendor_fixture.h"
 #include "fakes/waiting.h"
 
@@ -176,7 +176,7 @@ TEST_F(VendorPathTest, AForkedChildDoesNotTouchIt) {
     const Verdict verdict = own.judge(*file_, devices_->describe(memory_), Op::read);
     close_path();
     const bool is_untouched = counts->opens + counts->closes == calls;
-    leave_child(verdict.reason == vendor_reason::refused && verdict.detail == ECHILD && is_untouched ? 0 : 1);
+    ::_exit(verdict.reason == vendor_reason::refused && verdict.detail == ECHILD && is_untouched ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
