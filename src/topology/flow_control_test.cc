@@ -83,7 +83,7 @@ TEST(FlowControlTest, OffIsToldFromUnknown) {
                                                        {refusal(EPERM), "Operation not permitted"},
                                                        {without, "tells nothing of it"}};
   for (const auto& [answer, why] : cases) {
-    const FlowControl result = read_flow_control(machine(), "eth4", [&](auto) { return answer; });
+    const FlowControl result = read_flow_control(machine(), "eth4", [&told = answer](auto) { return told; });
     EXPECT_FALSE(result.priorities) << why;
     EXPECT_NE(result.why_unknown.find(why), std::string::npos) << result.why_unknown;
   }

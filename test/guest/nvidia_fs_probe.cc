@@ -80,7 +80,7 @@ int run(const char* name, const std::string& peer, const char* target, const cha
   if (const long error = map_gpu(group, memory.start, memory.bytes); error != 0) fail("MAP: " + name_of(error));
   Bench bench = open_bench(name, target, marks, first);
   for (const auto& [piece, at, ticket] : kOperations) {
-    measure(&bench, piece, memory.start + at, [&] {
+    measure(&bench, piece, memory.start + at, [&, piece = piece, at = at, ticket = ticket] {
       const long moved = move(group, bench.direct, piece.writes, piece.offset, piece.bytes, at, ticket);
       return group.fenced<uint32_t>(36) == 0 ? moved : -EIO;  // No read here may leave a hole.
     });
