@@ -14,6 +14,7 @@
 #include "fakes/fake_nvfs.h"
 #include "fakes/fake_peer.h"
 #include "fakes/waiting.h"
+#include "frontend/channel_queue.h"
 #include "frontend/transfer.h"
 #include "storage/posix_storage.h"
 
@@ -33,7 +34,7 @@ class BlockingPathTest : public testing::Test {
     const UniqueFd plain(::open(name_.c_str(), O_WRONLY | O_CLOEXEC));
     ASSERT_EQ(::pwrite(plain.get(), content_.data(), kFileBytes, 0), static_cast<ssize_t>(kFileBytes));
     ASSERT_EQ(::fsync(plain.get()), 0);
-    peers_.add("0000:03:00.0", 64 << 20);
+    peers_.add("0000:03:00.0", 96 << 20);
     peers_.give_each_its_own("0000:03:00.0");
     Config config = test_config({{"workers", std::to_string(kMany)}});
     config.paths = {PathId::nvfs, PathId::host};
@@ -164,6 +165,52 @@ TEST_F(BlockingPathTest, ChunksOfALargeReadAreUnderWayOnEveryWorkerAndTheCallers
   caller.join();
   EXPECT_EQ(outcome.report.bytes, kFileBytes);
   EXPECT_TRUE(std::equal(memory_, memory_ + kFileBytes, content_.data()));
+}
+
+// ---- Queues of channels that are used by one thread
+
+// The path cuts it every 16 MiB, and a queue has room for three chunks.
+TEST_F(BlockingPathTest, AQueuesRequestIsCutByThePathAndRefusedWhereTheChunksAreTooMany) {
+  constexpr std::uint64_t kCut = 16u << 20;
+  ASSERT_EQ(::ftruncate(fd_.get(), 4 * kCut), 0);
+  const auto memory = static_cast<char*>(*device().memory().allocate(4 * kCut));
+  auto queue = std::move(ChannelQueue::open(*session_, 2, 4 * kCut).value());
+  QueueCompletion done;
+
+  EXPECT_TRUE(queue->submit({Op::read, file_, memory, 3 * kCut + kBlock, 0, 0}, 1).is(Code::limit));
+  EXPECT_EQ(queue->reap({&done, 1}, 0), 0u) << "nothing of it has begun";
+  memory[2 * kCut] = 'x';
+  ASSERT_TRUE(queue->submit({Op::read, file_, memory, 2 * kCut + kBlock, 0, 0}, 2).ok());
+  EXPECT_TRUE(queue->has_storage_under_way()) << "of the last chunk, which waits for room";
+
+  ASSERT_EQ(queue->reap({&done, 1}, 1), 1u);
+  EXPECT_EQ(done.cookie, 2u);
+  EXPECT_EQ(done.report.bytes, 2 * kCut + kBlock) << describe(done.status);
+  EXPECT_TRUE(std::equal(content_.begin(), content_.end(), memory));
+  EXPECT_EQ(memory[2 * kCut], '\0') << "behind the old end";
+  queue.reset();
+  device().memory().release(memory);
+}
+
+// The channel opens what it bounces by where a caller may wait, and not beside requests that are under way.
+TEST_F(BlockingPathTest, AQueueThatMayNotWaitHasItsChannelWarmedUpFirst) {
+  auto queue = std::move(ChannelQueue::open(*session_, 4, kBlock).value());
+  const RawRequest read{Op::read, file_, memory_, kBlock, 0, 0};
+  std::vector<QueueCompletion> done(4);
+  EXPECT_TRUE(queue->submit(read, 1, false).is(Code::limit)) << "there is no channel";
+  ASSERT_TRUE(queue->submit(read, 1).ok());
+  EXPECT_TRUE(queue->submit(read, 2, false).is(Code::limit)) << "it is cold";
+  ASSERT_TRUE(queue->submit(read, 2).ok());
+  ASSERT_EQ(queue->reap(done, 2), 2u);
+  EXPECT_TRUE(queue->submit(read, 3, false).is(Code::limit)) << "it was in use";
+
+  ASSERT_TRUE(queue->submit(read, 3).ok());
+  EXPECT_TRUE(queue->submit(read, 4, false).ok());
+
+  done.resize(2);
+  ASSERT_EQ(queue->reap(done, 2), 2u);
+  for (const QueueCompletion& each : done) EXPECT_EQ(each.report.bytes, kBlock) << describe(each.status);
+  EXPECT_TRUE(std::equal(memory_, memory_ + kBlock, content_.data()));
 }
 
 }  // namespace

@@ -218,7 +218,7 @@ Result<ChannelQueue::OwnChannel*> ChannelQueue::channel_for(const Flight& flight
     own = *opened;
   }
   if (own->channel->is_broken()) return failure(Code::closed, "submit to the queue");
-  if (own->shall_be_warm && may_block && own->channel->is_idle()) {
+  if (own->shall_be_warm && own->channel->is_idle()) {
     own->channel->hooks().warm_up();
     own->shall_be_warm = false;
   }

@@ -73,6 +73,9 @@ class QueueTest : public testing::Test {
     queue_ = std::move(ChannelQueue::open(*session_, 4, kBlock).value());
   }
   Status submit(std::uint64_t cookie) { return queue_->submit({Op::read, file_, host_.data(), kBlock, 0, 0}, cookie); }
+  void* device_memory(std::size_t size) {
+    return session_->devices().device(0).value()->memory().allocate(size).value();
+  }
   // Until a reap that does so has found nothing.
   void wait_for_a_look() {
     ASSERT_TRUE(penstock::wait_until([this] { return storage_->waits > 0; }));
@@ -130,14 +133,26 @@ TEST_F(QueueTest, AReapThatAnotherOvertookWaitsForNoMoreThanIsLeft) {
   EXPECT_EQ(reaped + others, 2u);
 }
 
+TEST_F(QueueTest, AReapOfTwoChannelsEndsInTimeAndLeavesTheirRequestsUnderWay) {
+  RawRequest of_device{Op::read, file_, device_memory(kBlock), kBlock, 0, 0};
+  ASSERT_TRUE(submit(1).ok() && queue_->submit(of_device, 2).ok());
+  std::vector<QueueCompletion> both(2);
+
+  EXPECT_EQ(queue_->reap(both, 2, in(1ms)), 0u);
+
+  EXPECT_EQ(storage_->waits, 0u) << "a wait for one would leave the other";
+  storage_->is_done = true;
+  EXPECT_EQ(queue_->reap(both, 2, in(1h)), 2u);
+  for (const QueueCompletion& each : both) EXPECT_EQ(each.report.bytes, kBlock) << each.cookie;
+}
+
 // The head of a direct write is in flight, and its tail waits for room.
 TEST_F(QueueTest, ARequestWhoseHeadFailsDoesNotWaitForRoomForItsTail) {
   storage_->is_done = true;
   storage_->open_flags |= O_DIRECT;
   ASSERT_TRUE(session_->deregister_file(file_).ok());
   const std::uint64_t direct = *session_->register_file(FakeStorage::kUserFd);
-  void* const memory = session_->devices().device(0).value()->memory().allocate(4 * kBlock).value();
-  const RawRequest write{Op::write, direct, memory, 2 * kBlock, 100, 0};
+  const RawRequest write{Op::write, direct, device_memory(4 * kBlock), 2 * kBlock, 100, 0};
   const std::unique_ptr<ChannelQueue> shallow = std::move(ChannelQueue::open(*session_, 1, 4 * kBlock).value());
   storage_->faults = {{}, {.error = EIO}};
 

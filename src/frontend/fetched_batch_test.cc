@@ -9,6 +9,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -125,12 +126,15 @@ class FetchedBatchTest : public testing::Test {
     ASSERT_TRUE(fd_.valid());
     content_ = noise(kSize, 1);
     ASSERT_EQ(::pwrite(fd_.get(), content_.data(), kSize, 0), static_cast<ssize_t>(kSize));
-    Config config = test_config({{"workers", "2"}, {"paths", "pagecache,bounce,host"}});
-    config.register_at_once = true;
-    session_ =
-        std::make_unique<Session>(config, std::make_unique<PosixStorage>(true), std::make_unique<GatedDevices>(gate_));
+    open(std::make_unique<PosixStorage>(true));
     if (session_->storage().io_uring_error() != 0)
       GTEST_SKIP() << "no io_uring here, so callers do no reads themselves";
+  }
+  void open(std::unique_ptr<Storage> storage) {
+    frontends_.reset();
+    Config config = test_config({{"workers", "2"}, {"paths", "pagecache,bounce,host"}});
+    config.register_at_once = true;
+    session_ = std::make_unique<Session>(config, std::move(storage), std::make_unique<GatedDevices>(gate_));
     frontends_ = std::make_unique<Frontends>(*session_);
     file_ = *session_->register_file(fd_.get());
     memory_ = static_cast<std::byte*>(session_->devices().device(0).value()->memory().allocate(kSize).value());
@@ -272,6 +276,43 @@ TEST_F(FetchedBatchTest, ThoseWithADeadlineAreWatched) {
   submit(batch, 8, std::chrono::steady_clock::now() + std::chrono::hours(1));
   EXPECT_EQ(gate_.take_beginners().count(std::this_thread::get_id()), 0u);
   take(batch, 8, 8);
+}
+
+TEST_F(FetchedBatchTest, AWriteAmongThemLeavesThemAllToThreads) {
+  ThreadedQueue& batch = open_batch(8);
+  std::vector<QueuedRequest> entries(2);
+  entries[0].request = {Op::read, file_, memory_, kBlock, 0, 0};
+  entries[1].request = {Op::write, file_, memory_ + kBlock, kBlock, 2 * kBlock, 0};
+  std::memset(memory_, 'w', 2 * kBlock);
+  (void)gate_.take_beginners();
+
+  ASSERT_TRUE(batch.submit(entries).ok());
+
+  EXPECT_EQ(gate_.take_beginners().count(std::this_thread::get_id()), 0u);
+  EXPECT_EQ(reap(batch, 2), 2u);
+  EXPECT_EQ(std::memcmp(memory_, content_.data(), kBlock), 0);
+  std::string written(kBlock, '\0');
+  ASSERT_EQ(::pread(fd_.get(), written.data(), kBlock, 2 * kBlock), static_cast<ssize_t>(kBlock));
+  EXPECT_EQ(written, std::string(kBlock, 'w'));
+}
+
+class RinglessStorage final : public PosixStorage {
+ public:
+  RinglessStorage() : PosixStorage(false) {}
+  int io_uring_error() override { return EPERM; }
+};
+
+// A thread has one transfer under way there, and a caller that began some would hold up the others.
+TEST_F(FetchedBatchTest, WithoutIoUringThreadsReadAlsoWhatTheDeviceFetches) {
+  open(std::make_unique<RinglessStorage>());
+  ThreadedQueue batch(frontends_->executor(), 8);
+  for (int round = 0; round < 20; ++round) {
+    (void)gate_.take_beginners();
+    submit(batch, 8);
+    EXPECT_EQ(gate_.take_beginners().count(std::this_thread::get_id()), 0u);
+    take(batch, 8, 8);
+  }
+  EXPECT_NE(frontends_->executor().moved_by(), MovedBy::device);
 }
 
 TEST_F(FetchedBatchTest, WhatHasBegunIsNotCanceled) {

@@ -2,7 +2,8 @@
 
 // Files for kernels on a device that refuses each call once, over storage that tells odd sizes, and where no path, no
 // descriptor or no session is left.
-#include <functional>
+#include <linux/magic.h>
+
 #include <thread>
 
 #include "fakes/fake_gpu.h"
@@ -13,14 +14,6 @@
 
 namespace penstock::core {
 namespace {
-
-// Files have the sizes that a test tells.
-class TellingStorage final : public PosixStorage {
- public:
-  TellingStorage() : PosixStorage(true) {}
-  Result<std::uint64_t> size(int fd) override { return tell ? tell() : PosixStorage::size(fd); }
-  std::function<Result<std::uint64_t>()> tell;
-};
 
 class NoFile final : public UserspaceFile {
  public:
@@ -139,6 +132,34 @@ TEST_F(GpuFileFailures, WhyNothingIsResidentIsTold) {
   open_with([](Config& config) { config.require = PathId::host; });
   EXPECT_EQ(facts().ring_path, PathId::host) << "no path serves the slots' memory";
   EXPECT_EQ(version_of(9, 64), 0);
+}
+
+TEST_F(GpuFileFailures, AFileSystemWhosePagesAreNotTheFilesIsToldAndReadByTheRing) {
+  storage_->magic = OVERLAYFS_SUPER_MAGIC;
+  ASSERT_TRUE(session_->deregister_file(file_).ok());
+  file_ = *session_->register_file(reader_.get());
+  open();
+  EXPECT_EQ(facts().reason, pagecache_reason::file_system_pages);
+  EXPECT_EQ(facts().resident_bytes, 0u);
+  EXPECT_EQ(version_of(0, 64), 0);
+  EXPECT_EQ(facts().counts.ring_reads, 1u);
+}
+
+// Its pages are looked for under the lease, which somebody asks back before kernels could be told.
+TEST_F(GpuFileFailures, AFileThatIsOpenedForWritingMeanwhileIsOpenWithoutALease) {
+  bool was_leased = false;
+  storage_->tell = [&] {
+    was_leased |= !open_as(O_WRONLY | O_NONBLOCK).valid();
+    return kBytes;
+  };
+  open();
+  storage_->tell = nullptr;
+  if (!was_leased) GTEST_SKIP() << "not here: " << reason_name(facts().reason);
+  EXPECT_FALSE(facts().is_leased);
+  EXPECT_EQ(facts().reason, resident_reason::lease_ended);
+  write(open_as(O_WRONLY).get(), 1);
+  for (unsigned i = 0; i < 300; ++i) ASSERT_EQ(version_of(i, 9), 1);
+  EXPECT_EQ(facts().counts.resident_reads, 0u);
 }
 
 TEST_F(GpuFileFailures, ReadsThatGoAroundThePageCacheNeedNoDescriptorsOfTheirOwn) {

@@ -2,8 +2,11 @@
 
 // The lease under which kernels, on the host, use a file's pages is taken again, on a device that fails, is slow, or
 // stores what is copied byte by byte.
+#include <pthread.h>
+
 #include <cstring>
 #include <functional>
+#include <string_view>
 
 #include "fakes/gpu_file_fixture.h"
 #include "fakes/waiting.h"
@@ -97,9 +100,30 @@ class GpuLeaseTest : public GpuFileFixture {
     script_.stands_still = false;
     GpuFileFixture::TearDown();
   }
+  // Its storage tells what sizes a test wants.
+  void open_telling() {
+    close_session();
+    auto storage = std::make_unique<TellingStorage>();
+    storage_ = storage.get();
+    open_session(std::move(storage), std::make_unique<OneDevice>(script_));
+    open_leased();
+  }
+  // True on the thread that takes the lease again.
+  static bool is_taker() {
+    char name[16] = "";
+    ::pthread_getname_np(::pthread_self(), name, sizeof name);
+    return std::string_view(name) == "penstock-again";
+  }
   void open_leased(const GpuFile::Terms& terms = {}) {
     open(terms);
     if (!facts().is_leased) GTEST_SKIP() << "not here: " << reason_name(facts().reason);
+  }
+  // The descriptor that has it; -1: none.
+  static int leased_descriptor() {
+    for (int fd = 0; fd < 1024; ++fd) {
+      if (::fcntl(fd, F_GETLEASE) == F_RDLCK) return fd;
+    }
+    return -1;
   }
   // Whoever has the lease gives it back: somebody who does not wait can open the file for writing then.
   bool is_given_back() const {
@@ -109,6 +133,7 @@ class GpuLeaseTest : public GpuFileFixture {
   std::uint64_t kept_reads() { return facts().counts.resident_reads + facts().counts.cached_reads; }
 
   Script script_;
+  TellingStorage* storage_ = nullptr;
 };
 
 TEST_F(GpuLeaseTest, WhatCouldNotBePublishedIsNeverReadOutOfPages) {
@@ -181,6 +206,69 @@ TEST_F(GpuLeaseTest, NoPartOfAnExtentsPlaceIsEverOneToLoadFrom) {
   EXPECT_EQ(last % 2, 0u);
   EXPECT_NE(last, 0u);
   for (const gpu::Long each : seen) EXPECT_TRUE(each == 0 || each % 2 == 1 || each == last) << std::hex << each;
+}
+
+// Its end is found by the ring alone, until it is as long as it was.
+TEST_F(GpuLeaseTest, AFileThatBecameShorterIsNotLeasedBeforeItHasGrownAgain) {
+  open_leased();
+  ASSERT_EQ(::truncate(path_.c_str(), 4096), 0);
+  gpu::Result result;
+  for (unsigned i = 0; i < 300; ++i) {
+    ASSERT_EQ(version_of(8, 9), 0);
+    ASSERT_EQ(version_of(kWords - 9, 9, &result), -1);
+    ASSERT_EQ(result.bytes, 0u) << "it has ended";
+  }
+  EXPECT_FALSE(facts().is_leased);
+
+  write_anew(1);
+
+  EXPECT_TRUE(wait_until([&] { return version_of(kWords - 9, 9) == 1 && facts().is_leased; }));
+}
+
+// Whoever takes it again finds its size right, and wrong once the lease is there.
+TEST_F(GpuLeaseTest, ALeaseOnAFileThatBecameShorterMeanwhileIsGivenBack) {
+  open_telling();
+  std::atomic<unsigned> looks{0};
+  storage_->tell = [&] { return is_taker() && ++looks == 2 ? kBytes - 1 : kBytes; };
+  write_anew(1);
+  ASSERT_TRUE(wait_until([&] { return version_of(7, 9) == 1 && looks >= 2; }));
+  ASSERT_TRUE(is_given_back());
+  EXPECT_EQ(version_of(7, 9), 1);
+
+  EXPECT_TRUE(wait_until([&] { return version_of(7, 9) == 1 && facts().is_leased; })) << "its size is right again";
+}
+
+TEST_F(GpuLeaseTest, WhereItsSizeIsNotToldNoLeaseIsTakenAgain) {
+  open_telling();
+  std::atomic<unsigned> looks{0};
+  std::atomic<bool> is_told{false};
+  storage_->tell = [&]() -> Result<std::uint64_t> {
+    if (!is_taker() || is_told) return kBytes;
+    ++looks;
+    return os_failure(EIO, "ask for the size");
+  };
+  write_anew(1);
+  ASSERT_TRUE(wait_until([&] { return version_of(7, 9) == 1 && looks >= 2; }));
+  EXPECT_TRUE(open_as(O_WRONLY | O_NONBLOCK).valid()) << "nobody has to ask for it";
+
+  is_told = true;
+
+  EXPECT_TRUE(wait_until([&] { return version_of(7, 9) == 1 && facts().is_leased; }));
+}
+
+TEST_F(GpuLeaseTest, WithoutItsDescriptorALeaseIsNotTakenAgain) {
+  open_leased();
+  const int leased = leased_descriptor();
+  ASSERT_GE(leased, 0);
+  UniqueFd writer = open_as(O_WRONLY);
+  ASSERT_EQ(::close(leased), 0) << "by the program, as closefrom(3) does";
+  write(writer.get(), 1);
+  writer.reset();
+
+  for (unsigned i = 0; i < 300; ++i) ASSERT_EQ(version_of(i, 9), 1);
+
+  EXPECT_FALSE(facts().is_leased);
+  EXPECT_TRUE(open_as(O_WRONLY | O_NONBLOCK).valid()) << "nobody has to ask for it";
 }
 
 // This kernel's slots are all of the second thread of the ring.

@@ -100,6 +100,26 @@ TEST_F(GpuToDeviceTest, BlocksOfTheCacheDoAndThoseThatThePageCacheHasDoNot) {
   }
 }
 
+// The module tells of holes where there are bytes, as one does whose hook did not see them.
+TEST_F(GpuToDeviceTest, AfterThePathWasFoundToLieAllComesToPinnedMemory) {
+  if (!open_on({PathId::nvfs, PathId::bounce, PathId::host})) GTEST_SKIP() << kNoDirectIo;
+  open();
+  ASSERT_EQ(facts().ring_path, PathId::nvfs);
+  std::vector<std::uint64_t> words(512);
+  const auto read_block = [&](std::uint64_t number) {
+    std::fill(words.begin(), words.end(), 0);
+    EXPECT_EQ(value_.read(gpu::Thread(), number * 4096, 4096, words.data()).bytes, 4096u);
+    for (std::uint64_t i = 0; i < words.size(); ++i) ASSERT_EQ(words[i], word(number * 512 + i, 0));
+  };
+  module_->is_hole = [](std::uint64_t) { return true; };
+  read_block(1);
+  const std::uint64_t before = counted(PathId::host, Reason::host_memory);
+
+  read_block(2);
+
+  EXPECT_EQ(counted(PathId::host, Reason::host_memory), before + 1);
+}
+
 TEST_F(GpuToDeviceTest, WithoutADirectPathAllComesToPinnedMemory) {
   if (!open_on({PathId::bounce, PathId::host})) GTEST_SKIP() << kNoDirectIo;
   open();

@@ -10,6 +10,7 @@
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
 #include "fakes/test_config.h"
+#include "stats/usage.h"
 
 namespace penstock::core {
 namespace {
@@ -64,13 +65,17 @@ class CopyingWork final : public StreamWork {
 class StreamLoanTest : public testing::Test {
  protected:
   StreamLoanTest() {
+    loan_.reset({&path_, {.path = PathId::pagecache}});
+    open(test_config());
+  }
+  void open(const Config& config) {
     auto storage = std::make_unique<FakeStorage>();
     storage->content.resize(kSize);
-    session_ = std::make_unique<Session>(test_config(), std::move(storage), std::make_unique<HostDeviceSet>());
+    storage_ = storage.get();
+    session_ = std::make_unique<Session>(config, std::move(storage), std::make_unique<HostDeviceSet>());
     file_ = session_->register_file(FakeStorage::kUserFd).value();
     memory_ = static_cast<std::byte*>(session_->devices().device(0).value()->memory().allocate(kSize).value());
     facts_ = session_->devices().describe(memory_);
-    loan_.reset({&path_, {.path = PathId::pagecache}});
   }
 
   RawRequest read(std::uint64_t size, std::int64_t offset = 0) const {
@@ -91,6 +96,7 @@ class StreamLoanTest : public testing::Test {
   }
 
   LendingPath path_;
+  FakeStorage* storage_ = nullptr;
   CopyingWork work_;
   std::unique_ptr<Session> session_;
   std::uint64_t file_ = 0;
@@ -142,6 +148,22 @@ TEST_F(StreamLoanTest, AReadThatIsLentIsCountedAndToldToItsPathOnce) {
   EXPECT_EQ(path_.moves, 1u);
 }
 
+TEST_F(StreamLoanTest, AReadThatIsLentIsInTheReportAmongItsFiles) {
+  Usage usage;
+  Config config = test_config();
+  config.usage = &usage;
+  open(config);
+
+  ASSERT_TRUE(loan_.borrow_whole(*session_, read(kSize)));
+  ASSERT_EQ(loan_.borrow_part(*session_, read(40'000)), path_.pages.get());
+
+  const FileSums sums = usage.files().at(0).sums;
+  EXPECT_EQ(sums.bytes(), kSize + 40'000);
+  EXPECT_EQ(sums.requests(), 2u);
+  EXPECT_EQ(sums.failed, 0u);
+  session_.reset();
+}
+
 TEST_F(StreamLoanTest, AReadThatIsLentInPartIsNotBorrowed) {
   path_.piece_max = 40'000;
   path_.end = 90'000;
@@ -186,6 +208,25 @@ TEST_F(StreamLoanTest, OfAFileThatIsGoneNothingIsLent) {
   EXPECT_FALSE(loan_.borrow_whole(*session_, read(kSize)));
   EXPECT_EQ(loan_.borrow_part(*session_, read(kSize)), nullptr);
   EXPECT_EQ(path_.moves, 0u);
+}
+
+TEST_F(StreamLoanTest, ToARequestThatTheSessionRefusesNothingIsLentNorTold) {
+  RawRequest nowhere = read(kSize);
+  nowhere.memory = nullptr;
+  for (const RawRequest& refused : {nowhere, read(kSize, -1)}) {
+    EXPECT_FALSE(loan_.borrow_whole(*session_, refused));
+    EXPECT_EQ(loan_.borrow_part(*session_, refused), nullptr);
+  }
+  EXPECT_EQ(path_.moves, 0u);
+  EXPECT_EQ(counted(), 0u);
+}
+
+TEST_F(StreamLoanTest, OfAFileWhoseDescriptorIsAnothersNothingIsLent) {
+  storage_->descriptors_lost = true;
+  EXPECT_FALSE(loan_.borrow_whole(*session_, read(kSize)));
+  EXPECT_EQ(counted(), 0u);
+  storage_->descriptors_lost = false;
+  EXPECT_TRUE(loan_.borrow_whole(*session_, read(kSize)));
 }
 
 }  // namespace

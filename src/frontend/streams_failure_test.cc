@@ -230,9 +230,11 @@ TEST_P(StreamsFailureTest, AForkedChildHasNoStreams) {
   char* const buffer = memory(4096);
   Parameters read{.size = 4096};
   ASSERT_EQ(run(Op::read, stream, buffer, read), 4096);
+  ASSERT_TRUE(streams().register_stream(stream, 0).ok());
   EXPECT_EQ(in_child([&] {
               frontends_->warm_up();
               return streams().register_stream(stream, 0).is(Code::closed) &&
+                             streams().deregister_stream(stream).is(Code::closed) &&
                              submit(Op::read, stream, buffer, read).is(Code::closed)
                          ? 0
                          : 1;
@@ -362,6 +364,31 @@ TEST_P(FakeCudaStreamsTest, AGpuThatIsShortOfMemoryAtTheFirstRequestOfAContextSe
     EXPECT_TRUE(is_content(reinterpret_cast<char*>(there), 0, 4096));
     EXPECT_EQ(home(stream).has_words(), has_words()) << call;
     ASSERT_EQ(driver("cuCtxDestroy_v2", users), cuda::CUDA_SUCCESS);
+  }
+}
+
+// The stream has not reached it, so that not even its beginning is queued where the first piece is refused.
+TEST_P(FakeCudaStreamsTest, APieceThatIsRefusedBehindAUsersWorkFailsTheCallAndHoldsNobodyUp) {
+  char* const buffer = memory(kMiB);
+  (void)home(make_stream());
+  for (const Op op : {Op::read, Op::write}) {
+    bool refused = true;
+    for (int piece = 1; refused; ++piece) {
+      ASSERT_LT(piece, 40);
+      void* const stream = make_stream(1);
+      Parameters request{.size = 4096}, behind{.size = 4096};
+      {
+        Hold hold(home(stream), stream);
+        driver("fake_cuda_fail_at", piece);
+        refused = !submit(op, stream, buffer, request).ok();
+        driver("fake_cuda_fail_at", 0);
+        expect_begins(op, stream, buffer, behind);
+        EXPECT_EQ(behind.result, kNothing);
+      }
+      drain(stream);
+      EXPECT_EQ(request.result, refused ? kNothing : 4096) << piece;
+      EXPECT_EQ(behind.result, 4096) << piece;
+    }
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "fakes/batch_fixture.h"
 #include "fakes/gpu_file_fixture.h"
+#include "fakes/waiting.h"
 #include "frontend/transfer.h"
 
 namespace {
@@ -121,6 +122,22 @@ TEST_F(GpuFileThreadShortage, AFileForKernelsNeedsAllThreadsThatAnswer) {
   }
   open({.ring = {.threads = 4}});
   EXPECT_EQ(version_of(7, 9), 0);
+}
+
+TEST_F(GpuFileThreadShortage, ALeaseIsTakenAgainOnceThereIsAThreadForIt) {
+#ifndef PENSTOCK_THREADS_ARE_REFUSED
+  GTEST_SKIP() << "a sanitizer starts threads itself";
+#endif
+  again_after_ = std::chrono::nanoseconds(0);
+  open();
+  if (!facts().is_leased) GTEST_SKIP() << "not here: " << reason_name(facts().reason);
+  {
+    const FewThreads none(0);
+    write(open_as(O_WRONLY | O_TRUNC).get(), 1);
+    for (unsigned i = 0; i < 300; ++i) ASSERT_EQ(version_of(i, 9), 1);
+    EXPECT_FALSE(facts().is_leased);
+  }
+  EXPECT_TRUE(wait_until([&] { return version_of(7, 9) == 1 && facts().is_leased; }));
 }
 
 }  // namespace

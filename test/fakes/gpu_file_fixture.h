@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,6 +31,20 @@ class UncachedStorage final : public PosixStorage {
   Result<std::size_t> read_if_cached(int, void*, std::size_t, std::uint64_t) override {
     return os_failure(EAGAIN, "read");
   }
+};
+
+// Files have the sizes that a test tells, and are on the file system that it says.
+class TellingStorage final : public PosixStorage {
+ public:
+  TellingStorage() : PosixStorage(true) {}
+  Result<std::uint64_t> size(int fd) override { return tell ? tell() : PosixStorage::size(fd); }
+  Result<FileFacts> facts(int fd) override {
+    Result<FileFacts> facts = PosixStorage::facts(fd);
+    if (facts.ok() && magic != 0) facts->file_system_magic = magic;
+    return facts;
+  }
+  std::function<Result<std::uint64_t>()> tell;
+  std::uint64_t magic = 0;
 };
 
 class GpuFileFixture : public testing::Test {
