@@ -76,6 +76,19 @@ TEST_F(ExtentWatchTest, WithoutStampsThatShowChangesThePagesThemselvesAreLookedA
   EXPECT_FALSE(watch().are_of_file(*cached_, extent(), 3 * page_size(), page_size(), *file_->stamp()));
 }
 
+// So that all of them are not looked at again for each of its requests.
+TEST_F(ExtentWatchTest, AnExtentThatLacksAPageIsNotSettledByItsOthers) {
+  open(kSettlesAfter);
+  cache_.register_now(*cached_, 0);
+  drop_page(3);
+  ASSERT_TRUE(wait_until([&] { return file_->stamp()->is_settled(kSettlesAfter); }));
+
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(look(4), ExtentWatch::Presence::there);
+
+  EXPECT_FALSE(extent().is_settled());
+  EXPECT_EQ(look(3), ExtentWatch::Presence::gone);
+}
+
 TEST_F(ExtentWatchTest, AnotherLookFindsPagesThatWentWithoutAChange) {
   register_settled();
   drop_page(0);

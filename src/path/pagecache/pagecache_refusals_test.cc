@@ -13,6 +13,7 @@
 #include <deque>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "fakes/failing_gpu.h"
 #include "fakes/scripted_pages.h"
@@ -38,11 +39,16 @@ class PlacedStorage final : public PosixStorage {
   Result<std::uint64_t> size(int fd) override {
     return is_lost ? os_failure(EIO, "ask for the size as scripted") : PosixStorage::size(fd);
   }
+  Result<FileStamp> stamp(int fd) override {
+    before_stamp();
+    return has_no_stamp ? os_failure(EIO, "ask for the stamp as scripted") : PosixStorage::stamp(fd);
+  }
 
   int io_uring_error() override { return 0; }
 
   std::uint64_t magic = 0;
-  bool is_lost = false;
+  bool is_lost = false, has_no_stamp = false;
+  std::function<void()> before_stamp = [] {};
 };
 
 class PagecacheRefusalTest : public testing::Test {
@@ -64,6 +70,7 @@ class PagecacheRefusalTest : public testing::Test {
     file_ = std::move(*File::open(storage_, fd_.get()));
     const RegistrationRules registration{.bytes_max = 64u << 20, .at_once = true};
     path_ = std::make_unique<PagecachePath>(storage_, PagecacheRules{.registration = registration, .strict = strict});
+    (void)judge();  // A session does so first, and without it no page is known to be the file's.
   }
   Verdict judge(Op op = Op::read) { return path_->judge(*file_, gpu_.describe(memory_), op); }
   const RoutedRequest& request(Op op, std::uint64_t offset, std::uint64_t size) {
@@ -84,6 +91,20 @@ class PagecacheRefusalTest : public testing::Test {
   Result<std::unique_ptr<Channel>> open_channel(unsigned depth = 4) {
     return path_->open_channel({.device = &gpu_, .depth = depth, .chunk_max = kChunk});
   }
+  // Registers the whole file, also to be written to: writes alone do not.
+  void fetch(Channel& channel) {
+    ASSERT_EQ(move(channel, request(Op::read, 0, kBytes)), kBytes / kChunk);
+    ASSERT_EQ(bounced_, 0u);
+  }
+  Completion move_and_wait(const RoutedRequest& request) {
+    const auto channel = open_channel(1);
+    return (*channel)->move_and_wait(request, Plan(request, request.shape.limits).chunk(0));
+  }
+  std::string in_file(std::uint64_t offset, std::size_t size) const {
+    std::string seen(size, 0);
+    EXPECT_EQ(::pread(fd_.get(), seen.data(), size, static_cast<off_t>(offset)), static_cast<ssize_t>(size));
+    return seen;
+  }
   // All chunks of the request through the channel; the completions that are no errors.
   unsigned move(Channel& channel, const RoutedRequest& request) {
     const Plan plan(request, request.shape.limits);
@@ -92,7 +113,10 @@ class PagecacheRefusalTest : public testing::Test {
     for (std::uint64_t next = 0; (next < plan.chunk_count() && !channel.is_broken()) || !channel.is_idle();) {
       while (next < plan.chunk_count() && channel.has_room()) channel.submit(request, plan.chunk(next++), 0);
       const unsigned count = channel.poll(completions, true);
-      for (unsigned i = 0; i < count; ++i) good += completions[i].status.ok() ? 1 : 0;
+      for (unsigned i = 0; i < count; ++i) {
+        good += completions[i].status.ok() ? 1 : 0;
+        bounced_ += completions[i].bounced != Reason::none ? 1 : 0;
+      }
     }
     return good;
   }
@@ -100,12 +124,13 @@ class PagecacheRefusalTest : public testing::Test {
   ScriptedPages pages_;
   FailingGpu gpu_{&pages_};
   PlacedStorage storage_;
-  UniqueFd fd_{::memfd_create("pagecache_refusals_test", MFD_CLOEXEC)};
+  UniqueFd fd_{::memfd_create("pagecache_refusals_test", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   std::string content_;
   std::unique_ptr<File> file_;
   char* memory_ = nullptr;
   std::unique_ptr<PagecachePath> path_;
   std::deque<RoutedRequest> requests_;
+  unsigned bounced_ = 0;  // The number of chunks that did not go by pages.
 };
 
 TEST_F(PagecacheRefusalTest, EachWorldIsToldByItsReason) {
@@ -182,11 +207,11 @@ TEST_F(PagecacheRefusalTest, OneChunkFailsByTheCallThatTheDriverRefuses) {
 
 TEST_F(PagecacheRefusalTest, AFileThatIsCutEndsAReadAndAWriteIsMadeAgainByTheOtherWay) {
   for (const Op op : {Op::read, Op::write}) {
-    ASSERT_EQ(::ftruncate(fd_.get(), static_cast<off_t>(kBytes)), 0);
+    ASSERT_EQ(::pwrite(fd_.get(), content_.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
     make();
-    const RoutedRequest& request = this->request(op, 0, 2 * kChunk);
     const auto channel = open_channel();
-    ASSERT_EQ(move(**channel, request), Plan(request, request.shape.limits).chunk_count());
+    ASSERT_NO_FATAL_FAILURE(fetch(**channel));
+    const RoutedRequest& request = this->request(op, 0, 2 * kChunk);
     gpu_.lands_late = true;
     (*channel)->submit(request, Plan(request, request.shape.limits).chunk(1), 7);
     Completion completion;
@@ -196,18 +221,92 @@ TEST_F(PagecacheRefusalTest, AFileThatIsCutEndsAReadAndAWriteIsMadeAgainByTheOth
     ASSERT_EQ((*channel)->poll({&completion, 1}, true), 1u);
     EXPECT_TRUE(completion.status.ok()) << describe(completion.status);
     EXPECT_EQ(completion.bytes, op == Op::read ? kChunk - 100 : kChunk) << "a write makes the file longer";
+    EXPECT_EQ(completion.bounced != Reason::none, op == Op::write);
   }
 }
 
+// It is cut as late as can be, when they have landed.
+TEST_F(PagecacheRefusalTest, AFileThatIsCutBeforeAReadsBeginHasNoneOfItsBytes) {
+  const auto channel = open_channel();
+  ASSERT_NO_FATAL_FAILURE(fetch(**channel));
+  const RoutedRequest& request = this->request(Op::read, 0, 2 * kChunk);
+  gpu_.lands_late = true;
+  (*channel)->submit(request, Plan(request, request.shape.limits).chunk(1), 7);
+  Completion completion;
+  ASSERT_EQ((*channel)->poll({&completion, 1}, false), 0u);
+  storage_.before_stamp = [&] { EXPECT_EQ(::ftruncate(fd_.get(), kChunk - 100), 0); };
+  ASSERT_EQ((*channel)->poll({&completion, 1}, true), 1u);
+  EXPECT_TRUE(completion.status.ok()) << describe(completion.status);
+  EXPECT_EQ(completion.bytes, 0u);
+}
+
+// Its extent ends where the file ended.
+TEST_F(PagecacheRefusalTest, AWriteOverTheEndOfWhatIsRegisteredGoesTheOtherWayAsAWhole) {
+  const auto channel = open_channel();
+  ASSERT_NO_FATAL_FAILURE(fetch(**channel));
+  ASSERT_EQ(::ftruncate(fd_.get(), 2 * kBytes), 0);
+  std::memset(memory_, 'w', kChunk);
+  const Completion completion = move_and_wait(request(Op::write, kBytes - kChunk / 2, kChunk));
+  EXPECT_EQ(completion.bytes, kChunk) << describe(completion.status);
+  EXPECT_EQ(completion.bounced, pagecache_reason::pages_replaced);
+  EXPECT_EQ(in_file(kBytes - kChunk / 2, kChunk), std::string(kChunk, 'w'));
+}
+
+TEST_F(PagecacheRefusalTest, OfAFileWhoseStampIsNotToldNothingIsFetched) {
+  const RoutedRequest& read = request(Op::read, 4096, kChunk);
+  ASSERT_EQ(move_and_wait(read).bounced, Reason::none);
+  std::memset(memory_, 0, kChunk);
+  storage_.has_no_stamp = true;
+  const Completion completion = move_and_wait(read);
+  EXPECT_EQ(completion.bounced, pagecache_reason::pages_replaced);
+  EXPECT_EQ(completion.bytes, kChunk) << describe(completion.status);
+  EXPECT_EQ(std::memcmp(memory_, content_.data() + 4096, kChunk), 0);
+}
+
+// Its pages are registered for reading alone, by the request itself.
+TEST_F(PagecacheRefusalTest, ASealedFileIsNotWrittenThroughItsPages) {
+  RoutedRequest write = request(Op::write, 0, kChunk);
+  write.shape.channel_facts.registers_first = true;
+  ASSERT_EQ(::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+  std::memset(memory_, 'w', kChunk);
+  const Completion completion = move_and_wait(write);
+  EXPECT_TRUE(completion.status.is_errno(EPERM)) << describe(completion.status);
+  EXPECT_EQ(completion.bytes, 0u);
+  EXPECT_EQ(in_file(0, kChunk), content_.substr(0, kChunk));
+}
+
+// More pieces than a driver's call takes, so that one of several calls for a chunk fails.
+TEST_F(PagecacheRefusalTest, EachCallForMemoryInPiecesMayFailAndNoWrongByteIsTold) {
+  constexpr std::size_t kPiece = 64, kSmall = 32u << 10;
+  std::vector<MemoryPiece> pieces;
+  for (std::size_t i = 0; i < 2 * kSmall / kPiece; ++i) pieces.push_back({memory_ + 2 * i * kPiece, kPiece});
+  unsigned errors = 0;
+  for (unsigned n = 1; n == 1 || gpu_.has_failed(); ++n) {
+    make();
+    RoutedRequest read = request(Op::read, 4096, 2 * kSmall);
+    read.memory = RequestMemory(pieces);
+    read.shape.limits.chunk_max = kSmall;
+    std::memset(memory_, 0, kBytes);
+    const auto channel = open_channel();
+    gpu_.fail_at(n);
+    const unsigned good = move(**channel, read);
+    errors += 2 - good;
+    for (std::size_t i = 0; good == 2 && i < pieces.size(); ++i) {
+      ASSERT_EQ(std::memcmp(pieces[i].iov_base, content_.data() + 4096 + i * kPiece, kPiece), 0) << n << ", " << i;
+    }
+  }
+  EXPECT_GT(errors, 8u) << "of most calls both chunks end";
+}
+
 TEST_F(PagecacheRefusalTest, SmallWritesThatLandTogetherAreAllInTheFile) {
+  const auto channel = open_channel();
+  ASSERT_NO_FATAL_FAILURE(fetch(**channel));
   RoutedRequest request = this->request(Op::write, 4096, 16'384);
   request.shape.limits.chunk_max = 4096;
   std::memset(memory_, 's', kBytes);
-  const auto channel = open_channel();
   EXPECT_EQ(move(**channel, request), 4u);
-  std::string seen(16'384, 0);
-  ASSERT_EQ(::pread(fd_.get(), seen.data(), seen.size(), 4096), static_cast<ssize_t>(seen.size()));
-  EXPECT_EQ(seen, std::string(16'384, 's'));
+  EXPECT_EQ(bounced_, 0u);
+  EXPECT_EQ(in_file(4096, 16'384), std::string(16'384, 's'));
 }
 
 TEST_F(PagecacheRefusalTest, WithoutASizeNothingIsWrittenThroughPages) {
@@ -283,7 +382,7 @@ TEST_F(PagecacheRefusalTest, WhatTheCpuCopiesQuickerIsNotLent) {
 
 TEST_F(PagecacheRefusalTest, ServesNoDeviceThatRegistersNothingNorAnyWhereItIsOff) {
   FakeGpu without;
-  EXPECT_FALSE(path_->may_serve(without));
+  EXPECT_FALSE(PagecachePath(storage_, {.registration = {.bytes_max = 64u << 20}}).may_serve(without));
   PagecachePath off(storage_, {});
   EXPECT_FALSE(off.may_serve(gpu_));
   EXPECT_EQ(off.judge(*file_, gpu_.describe(memory_), Op::read).reason, pagecache_reason::registration_cache_off);

@@ -36,7 +36,17 @@ class FailingStorage final : public PosixStorage {
   Result<FileStamp> stamp(int fd) override {
     return is_lost ? os_failure(EIO, "ask for the stamp as scripted") : PosixStorage::stamp(fd);
   }
-  bool is_lost = false;
+  Result<FileFacts> facts(int fd) override {
+    Result<FileFacts> facts = PosixStorage::facts(fd);
+    if (!facts.ok() || !is_direct) return facts;
+    facts->open_flags |= O_DIRECT;
+    facts->direct_memory_align = facts->direct_offset_align = 512;
+    return facts;
+  }
+  Result<UniqueFd> reopen(int fd, int flags, bool o_direct) override {
+    return is_direct ? os_failure(EACCES, "open the file a second time") : PosixStorage::reopen(fd, flags, o_direct);
+  }
+  bool is_lost = false, is_direct = false;
 };
 
 class RegistrationRefusalTest : public testing::Test {
@@ -138,6 +148,30 @@ TEST_F(RegistrationRefusalTest, WhatIsRegisteredIsNotRegisteredAgain) {
   EXPECT_EQ(pages_.registered, 1);
   cache_->register_now(*cached_, UINT64_MAX / kExtent);
   EXPECT_EQ(pages_.registered, 1) << "no file is as long";
+}
+
+TEST_F(RegistrationRefusalTest, AFileThatIsOpenForDirectIoAloneIsNotRegistered) {
+  storage_.is_direct = true;
+  const std::unique_ptr<File> file = std::move(*File::open(storage_, fd_.get()));
+  CachedFile* const cached = cache_->find_or_make(*file, gpu_, {});
+  cache_->register_now(*cached, 0);
+  EXPECT_EQ(cached->find(0)->state(), State::none);
+  EXPECT_EQ(pages_.registered, 0);
+  cache_->forget(*file);
+}
+
+// Nobody has asked for the watch yet.
+TEST_F(RegistrationRefusalTest, UntilPagesCanBeLookedAtNothingIsKnownToBeSettled) {
+  const std::unique_ptr<File> file = std::move(*File::open(storage_, fd_.get()));
+  RegistrationCache cache(RegistrationRules{.bytes_max = 1u << 30});
+  CachedFile* const cached = cache.find_or_make(*file, gpu_, {.settles_after = std::chrono::nanoseconds(1)});
+  cache.register_now(*cached, 0);
+  EXPECT_EQ(cached->find(0)->state(), State::registered);
+  EXPECT_FALSE(cached->find(0)->is_settled());
+  ASSERT_EQ(cache.watch().error(), 0);
+  cache.register_now(*cached, 1);
+  EXPECT_TRUE(cached->find(1)->is_settled());
+  cache.forget(*file);
 }
 
 // ---- Wanting -------------------------------------------------------------------------------------------------------

@@ -277,6 +277,35 @@ TEST_F(OrdersTest, AFileThatIsBeingRegisteredIsForgottenOnceThatHasEnded) {
   EXPECT_EQ(device_.unregistered(), "a");
 }
 
+// Requests find it again and again before the cache's thread comes to it.
+TEST_F(OrdersTest, WhatIsFoundToBeGoneIsEvictedOnceHoweverOftenItIsFound) {
+  order("");
+  for (const char letter : std::string("bcd")) ASSERT_TRUE(register_now(letter));
+  ASSERT_EQ(cache_->watch().error(), 0);
+  (void)file('a');
+  device_.hold_back('a');
+  cache_->order(file('a'), 0, 0);
+  ASSERT_TRUE(device_.wait_until_one_is_held_back());
+  cache_->order(file('e'), 0, 0);
+  for (const char letter : std::string("bcd")) {
+    ASSERT_TRUE(extent(letter).hold(0));
+    ASSERT_EQ(::madvise(extent(letter).at(0), page_size(), MADV_DONTNEED), 0);  // It is not this process's any more.
+    extent(letter).release();
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(cache_->lend(file(letter), {Op::read, 0, 4096}).empty());
+  }
+  cache_->forget(*files_['d'].file);
+  files_.erase('d');
+  EXPECT_EQ(device_.unregistered(), "d") << "with its file, and not by its order";
+
+  device_.hold_back(0);
+
+  EXPECT_TRUE(wait_until([&] { return extent('b').state() == State::none && extent('c').state() == State::none; }));
+  cache_->order(file('f'), 0, 0);  // Behind all that waits.
+  extent('f').wait_while_wanted();
+  EXPECT_EQ(device_.unregistered().size(), 3u);
+  EXPECT_TRUE(is_registered('a') && is_registered('e'));
+}
+
 TEST_F(OrdersTest, WhatWaitsWhenTheCacheEndsIsDropped) {
   order("abc");
   std::jthread closer([this] { cache_.reset(); });

@@ -147,6 +147,20 @@ TEST_F(StagedCopiesTest, CopiesThatCannotBeQueuedFailAtOnce) {
   EXPECT_TRUE(copies_.is_idle());
 }
 
+// More pieces than go together, so that the first copies are refused before the others are collected.
+TEST_F(StagedCopiesTest, BehindAPieceThatIsRefusedNothingMoreIsQueued) {
+  const std::vector<MemoryPiece> pieces(300, MemoryPiece{memory_, 1});
+  script_.refuses = true;
+  for (const std::uint32_t slot : {0u, 1u}) {
+    copies_.add(slot, {.op = Op::read, .memory = RequestMemory(pieces), .host = memory_, .size = pieces.size()});
+  }
+  copies_.queue_collected();
+
+  EXPECT_EQ(failed_, (Slots{0, 1}));
+  EXPECT_EQ(script_.calls.size(), 1u);
+  EXPECT_EQ(waits_before_end_, 1u);
+}
+
 // Some copies of the same call may have been queued before the one that was refused.
 TEST_F(StagedCopiesTest, ARequestWhoseCopyIsRefusedEndsOnceTheCopiesBeforeItHaveLanded) {
   script_.refuses = true;

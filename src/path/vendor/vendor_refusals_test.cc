@@ -3,6 +3,7 @@
 // The vendor path where a setting, the device's driver or the library refuses what it is asked for.
 #include "fakes/failing_gpu.h"
 #include "fakes/vendor_fixture.h"
+#include "fakes/waiting.h"
 #include "path/paths.h"
 
 namespace penstock::core {
@@ -122,6 +123,48 @@ TEST_F(VendorRefusalTest, ALibraryThatMovesNothingEndsAReadAndFailsAWrite) {
   EXPECT_EQ(written.bounced, pipeline_reason::refused_late);
 }
 
+// The library opens files by their names, and another file has this one's by now.
+TEST_F(VendorRefusalTest, AFileWhoseNameIsAnothersIsRefusedAlone) {
+  behave("direct");
+  write_text(folder_ / "moved", content_);
+  const UniqueFd fd(::open((folder_ / "moved").c_str(), O_RDWR | O_CLOEXEC));
+  const std::unique_ptr<File> moved = std::move(*File::open(storage_, fd.get()));
+  write_text(folder_ / "another", content_);
+  ASSERT_EQ(::link((folder_ / "moved").c_str(), (folder_ / "kept").c_str()), 0);
+  ASSERT_EQ(::renameat2(AT_FDCWD, (folder_ / "another").c_str(), AT_FDCWD, (folder_ / "moved").c_str(), 0), 0);
+  expect_refused_alone(*moved, 5031);
+}
+
+TEST_F(VendorRefusalTest, CountersThatWereResetMeanwhileProveNothing) {
+  behave("direct");
+  write_text(stats_file(), stats_text(1'000'000, 1'000'000));
+  make_path();
+  EXPECT_EQ(judge(Op::write).reason, vendor_reason::not_direct);
+}
+
+TEST_F(VendorRefusalTest, AStatisticThatIsGoneMeanwhileProvesNothing) {
+  behave("direct");
+  ::setenv("FAKE_VENDOR_STATS", (root() / "no/such/file").c_str(), 1);
+  make_path();
+  EXPECT_EQ(judge(Op::write).reason, vendor_reason::not_direct);
+}
+
+TEST_F(VendorRefusalTest, ALibraryWhoseDriverDidNotOpenInTimeIsNotAskedAgain) {
+  patience_ = std::chrono::milliseconds(50);
+  behave("hang_open");
+  make_path();
+  EXPECT_EQ(judge().detail, ETIMEDOUT);
+  behave("direct");
+  FakeVendorSeen* const seen = this->seen();
+  ASSERT_NE(seen, nullptr);
+  ASSERT_TRUE(wait_until([&] { return seen->opens == 1; })) << "it comes back, and nobody waits for it";
+  patience_ = std::chrono::hours(1);
+  make_path();
+  EXPECT_EQ(judge().reason, vendor_reason::refused);
+  EXPECT_EQ(judge().detail, ETIMEDOUT);
+  EXPECT_EQ(seen->opens, 1);
+}
+
 TEST_F(VendorRefusalTest, ForcedItServesWhereThereIsNoSystemToCountIn) {
   behave("direct");
   std::filesystem::remove_all(root());
@@ -137,6 +180,8 @@ TEST_F(VendorRefusalTest, TheOutlookTellsTheFirstThatIsMissing) {
   EXPECT_EQ(vendor_outlook(rules), vendor_reason::library_missing) << "none in its usual places";
   rules.library = library_file();
   EXPECT_EQ(vendor_outlook(rules), Reason::none);
+  write_text(root() / "proc/sys/kernel/osrelease", "7.2.1\n");
+  EXPECT_EQ(vendor_outlook(rules), pipeline_reason::nvidia_fs_task_switch) << "it would stop the machine";
   rules.root = "/no/such/root";
   EXPECT_EQ(vendor_outlook(rules), vendor_reason::nvidia_fs_missing);
 }
