@@ -10,6 +10,7 @@
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
 #include "fakes/test_config.h"
+#include "fakes/waiting.h"
 #include "frontend/transfer.h"
 
 namespace penstock::core {
@@ -78,6 +79,34 @@ TEST_F(DryRunTest, AChoiceSaysWhatDecidedIt) {
   EXPECT_EQ(blocking.path, PathId::userspace);
   EXPECT_LT(blocking.depth, large.depth) << "each thread waits for its chunk";
   EXPECT_TRUE(storage_->accesses.empty());
+}
+
+TEST_F(DryRunTest, AChoiceThatWasMeasuredSaysSo) {
+  open(test_config({{"workers", "2"}}));
+  const RawRequest read = request(Op::read, kLarge);
+
+  EXPECT_TRUE(wait_until([&] {
+    EXPECT_TRUE(transfer(*session_, read).status.ok());
+    return choice(*session_, read, facts())->by == Choice::By::measurement;
+  }));
+
+  const std::string text = plan(Op::read, kLarge);
+  EXPECT_TRUE(has(text, "threads, as measured;")) << text;
+}
+
+// Several threads copy them out of the page cache, each in smaller parts.
+TEST_F(DryRunTest, BytesInThePageCacheAreReadInSmallerParts) {
+  constexpr std::uint64_t kSize = 2u << 20;
+  open(test_config({{"workers", "2"}}));
+  const Choice from_storage = choice(*session_, request(Op::read, kSize), facts()).value();
+  storage_->resident = true;
+
+  const Choice cached = choice(*session_, request(Op::read, kSize), facts()).value();
+
+  EXPECT_GT(cached.threads, 1u);
+  EXPECT_LT(cached.chunk, from_storage.chunk);
+  EXPECT_LT(cached.depth, from_storage.depth);
+  EXPECT_TRUE(has(plan(Op::read, kSize), "threads to begin with, to be tuned; each"));
 }
 
 TEST_F(DryRunTest, WhatWouldBeRefusedIsToldWithItsReason) {
