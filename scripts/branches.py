@@ -131,7 +131,8 @@ def untaken(files: Files) -> Iterator[str]:
         return int(files[name]["summary"]["branches"]["notcovered"])
 
     for name in sorted(files, key=lambda name: (-left_of(name), name)):
-        if gaps := sorted(gaps_of(files[name])):
+        gaps = sorted(gaps_of(files[name]))
+        if gaps or left_of(name):  # Other instances of a template may have taken what one has not.
             source = (ROOT / name).read_text(encoding="utf-8").splitlines()
             yield f"{name}: {left_of(name)} of {files[name]['summary']['branches']['count']}"
             yield from (f"{line:>6}:{column:<4}{kind:<8} {source[line - 1].strip()}" for line, column, kind in gaps)
