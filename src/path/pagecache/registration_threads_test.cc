@@ -286,13 +286,17 @@ TEST_F(OrdersTest, WhatIsFoundToBeGoneIsEvictedOnceHoweverOftenItIsFound) {
   device_.hold_back('a');
   cache_->order(file('a'), 0, 0);
   ASSERT_TRUE(device_.wait_until_one_is_held_back());
-  cache_->order(file('e'), 0, 0);
-  for (const char letter : std::string("bcd")) {
+  const auto find_gone = [&](char letter) {
     ASSERT_TRUE(extent(letter).hold(0));
     ASSERT_EQ(::madvise(extent(letter).at(0), page_size(), MADV_DONTNEED), 0);  // It is not this process's any more.
     extent(letter).release();
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(cache_->lend(file(letter), {Op::read, 0, 4096}).empty());
-  }
+  };
+  find_gone('b');
+  find_gone('c');
+  cache_->order(file('e'), 0, 0);
+  EXPECT_EQ(extent('e').state(), State::wanted) << "there is room left for it";
+  find_gone('d');
   cache_->forget(*files_['d'].file);
   files_.erase('d');
   EXPECT_EQ(device_.unregistered(), "d") << "with its file, and not by its order";
