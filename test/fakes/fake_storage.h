@@ -65,6 +65,7 @@ class FakeStorage : public Storage {
   std::atomic<unsigned> rings_opened{0};
   int ring_error = 0;                   // Of each opening of a ring,
   int reap_error = 0;                   // and of each look at what a ring has done.
+  bool rings_have_limits = true;        // Of the time of a wait.
   std::vector<const void*> registered;  // With its rings, and still.
   bool descriptors_lost = false;
   FileType type = FileType::regular;
@@ -314,7 +315,7 @@ class FakeRing final : public Ring {
     }
   }
   // Without a wait: its reap() never waits for a drive.
-  bool wait_until(std::chrono::steady_clock::time_point) override { return true; }
+  bool wait_until(std::chrono::steady_clock::time_point) override { return storage_.rings_have_limits; }
   Status register_memory(void* memory, std::size_t) override {
     storage_.keep(memory);
     return success();

@@ -195,8 +195,7 @@ class DmabufChannel final : public Channel,
   std::vector<std::uint32_t> done_;
   unsigned storing_count_ = 0;
   std::uint64_t submissions_ = 0;
-  std::optional<std::int32_t> probed_;  // The result of a canary's operation.
-  std::chrono::steady_clock::time_point probe_deadline_;
+  std::optional<std::int32_t> probed_;         // The result of a canary's operation.
   std::chrono::nanoseconds tried_again_at_{};  // After a canary that failed for another reason than lost bytes.
   Proof proof_;                                // The result of the last canary of reads.
   Status broken_by_;

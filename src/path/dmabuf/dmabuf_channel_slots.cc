@@ -3,6 +3,7 @@
 // The slots of DmabufChannel: how they come and go, and what is known of the memory that each has.
 #include <algorithm>
 #include <cerrno>
+#include <thread>
 #include <utility>
 
 #include "base/align.h"
@@ -18,6 +19,7 @@ namespace {
 constexpr std::chrono::seconds kTriedAgainAfter{1};
 constexpr std::uint64_t kMemoryAlign = 4;  // An offset in a dma-buf is a multiple of it.
 constexpr unsigned kPageLevel = 11;        // The level of a seam within a page.
+constexpr std::chrono::microseconds kBetweenLooks{50};
 constexpr const char* kSlotStep = "reach the device's memory from the drive";
 
 }  // namespace
@@ -119,7 +121,6 @@ Proof DmabufChannel::prove(int fd, int slot, const Window& window, std::uint64_t
                            Proof (*canary)(const CanaryWorld&)) {
   drain();  // The canary overwrites memory that chunks in flight may have.
   if (is_broken()) return {dmabuf_reason::refused, ECANCELED};
-  probe_deadline_ = std::chrono::steady_clock::now() + path_.rules().first_request_max;
   const auto move = [&](Op op, std::uint64_t place, std::size_t size, std::uint64_t at) {
     return operate({.op = op,
                     .fd = fd,
@@ -134,17 +135,18 @@ Proof DmabufChannel::prove(int fd, int slot, const Window& window, std::uint64_t
   return canary({device_, *queue_, window.memory, window.bytes, seam, path_.storage(), fd, drive_bytes, move});
 }
 
-// The first operation of a slot makes the exporter's map, which may take for ever: the canary has a limit.
+// The first operation of a slot makes the exporter's map, which may take for ever: a canary's operations have a limit,
+// each its own. A ring that could not submit, or cannot wait with a limit, is looked at again.
 Result<std::size_t> DmabufChannel::operate(const RingOp& op) {
   for (unsigned tries = 0;; ++tries) {
+    const auto deadline = std::chrono::steady_clock::now() + path_.rules().first_request_max;
     probed_.reset();
     ++storing_count_;
     ring_->push(op);
     while (!probed_ && !is_broken()) {
-      if (reap_ring(false) || ring_->wait_until(probe_deadline_)) {
-        if (std::chrono::steady_clock::now() < probe_deadline_ || probed_) continue;
-      }
-      break_down(failure(Code::no_progress, kSlotStep));
+      if (reap_ring(false)) continue;
+      if (std::chrono::steady_clock::now() >= deadline) break_down(failure(Code::no_progress, kSlotStep));
+      else if (!ring_->wait_until(deadline)) std::this_thread::sleep_for(kBetweenLooks);
     }
     if (is_broken()) return failure(Code::no_progress, kSlotStep);
     if (*probed_ >= 0) return static_cast<std::size_t>(*probed_);

@@ -74,6 +74,26 @@ TEST_F(DmabufFaultTest, ACanaryThatIsStuckLaterBouncesTheRestOfTheRequest) {
   EXPECT_TRUE(channel->is_broken());
 }
 
+TEST_F(DmabufFaultTest, ARingThatCouldNotSubmitYetIsLookedAtAgain) {
+  storage_.rings_have_limits = false;
+  EXPECT_TRUE(judge().usable);
+  const std::unique_ptr<Channel> channel = this->channel();
+  EXPECT_EQ(read_and_compare(*channel, 0, 150'000), Reason::none);
+  EXPECT_FALSE(channel->is_broken());
+}
+
+TEST_F(DmabufFaultTest, TheTimeOfTheHostsOwnReadsIsNotTheExporters) {
+  const std::chrono::seconds limit(2);
+  make_path({.is_on = true, .first_request_max = limit});
+  bool is_slow = true;
+  storage_.on_access = [&](const FakeStorage::Access& access) {
+    const bool is_hosts = access.memory != nullptr;
+    if (is_hosts && std::exchange(is_slow, false)) be_slow(limit + std::chrono::milliseconds(100));
+  };
+  EXPECT_TRUE(judge().usable);
+  EXPECT_FALSE(is_slow);
+}
+
 TEST_F(DmabufFaultTest, ADeviceThatIsFullByNowBounces) {
   ASSERT_TRUE(judge().usable);
   gpu_->is_full = true;
