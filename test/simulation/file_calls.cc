@@ -2,6 +2,8 @@
 
 // The calls on descriptors of simulated files, in place of the C library's. Those on other descriptors are passed on.
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -204,8 +206,26 @@ void* mmap(void* place, std::size_t size, int access, int flags, int fd, off_t o
 off_t lseek(int fd, off_t offset, int whence) noexcept {
   static const auto really = REAL(lseek);
   const Disk::Open* const open = whence == SEEK_SET || whence == SEEK_CUR ? nullptr : disk().find(fd);
+  if (open != nullptr && open->file->is_raw_drive()) {
+    if (whence != SEEK_END) return errno = EINVAL, -1;
+    return really(fd, static_cast<off_t>(open->file->size()) + offset, SEEK_SET);
+  }
   if (open != nullptr) open->file->give_to_kernel();
   return really(fd, offset, whence);
+}
+
+int ioctl(int fd, unsigned long call, ...) noexcept {
+  static const auto really = REAL(ioctl);
+  va_list list;
+  va_start(list, call);
+  void* const argument = va_arg(list, void*);
+  va_end(list);
+  if (int result = 0; control_device != nullptr && control_device(fd, call, argument, result)) return result;
+  const Disk::Open* const open = disk().find(fd);
+  if (open == nullptr || !open->file->is_raw_drive()) return really(fd, call, argument);
+  if (call == BLKGETSIZE64) return *static_cast<std::uint64_t*>(argument) = open->file->size(), 0;
+  if (call == BLKSSZGET) return *static_cast<int*>(argument) = static_cast<int>(open->file->sector()), 0;
+  return errno = ENOTTY, -1;
 }
 
 int statx(int fd, const char* name, int flags, unsigned mask, struct statx* answered) noexcept {

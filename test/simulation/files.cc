@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,7 @@ using stress::stamp_range;
 constexpr Nanoseconds kMicrosecond = 1000, kSecond = 1'000'000'000;
 constexpr long kXfs = 0x58465342, kBtrfs = 0x9123683e;
 constexpr std::uintptr_t kMemoryBegins = 1 << 24;  // Nothing is mapped below.
+constexpr unsigned kNobodysMajor = 4095;           // Of a drive that this machine cannot have.
 constexpr time_t kNotSettledYet = 2'000'000'000;   // Ahead of the clock: who compares times must not rely on them.
 
 std::size_t bytes_of(std::span<const iovec> memory) {
@@ -61,6 +63,7 @@ bool has_unreached(std::span<const iovec> memory) {
 bool (*open_device)(const char* name, int& fd) = nullptr;
 bool (*close_device)(int fd) = nullptr;
 void* (*map_device)(int fd, std::size_t size) = nullptr;
+bool (*control_device)(int fd, unsigned long call, void* argument, int& result) = nullptr;
 bool (*is_out_of_reach)(const void* memory) = nullptr;
 
 File::File(std::uint8_t number, std::uint64_t size)
@@ -87,6 +90,10 @@ void File::tell(struct stat& facts) const {
   facts = facts_;
   bytes_.tell(facts);
   facts.st_ctim = {kNotSettledYet, static_cast<long>(times_)};
+  if (!is_raw_drive()) return;
+  facts.st_mode = S_IFBLK | S_IRUSR | S_IWUSR;
+  facts.st_rdev = makedev(kNobodysMajor, raw_drive_);
+  facts.st_size = 0;
 }
 
 unsigned File::all_errors() const {
@@ -102,7 +109,7 @@ bool File::has_failed_at(std::uint64_t offset, std::size_t since) const {
 
 bool File::has(Fault fault) {
   const unsigned one_in = weather_[static_cast<std::size_t>(fault)];
-  if (one_in == 0 || !scheduler().random().one_in(one_in)) return false;
+  if (calm_ > 0 || one_in == 0 || !scheduler().random().one_in(one_in)) return false;
   ++disk().faults[static_cast<std::size_t>(fault)];
   return true;
 }
@@ -112,6 +119,7 @@ bool File::has(Fault fault) {
 Fate File::decide(bool is_write, bool is_direct, std::span<const iovec> memory, std::uint64_t offset) {
   Random& random = scheduler().random();
   ++disk().transfers;
+  calm_ -= calm_ > 0;
   Fate fate;
   const std::uint64_t unit = is_direct ? sector_ : 1;
   if (is_direct && !is_aligned(memory, offset, sector_)) fate.error = EINVAL;
@@ -120,10 +128,12 @@ Fate File::decide(bool is_write, bool is_direct, std::span<const iovec> memory, 
   else if (has(Fault::put_off)) fate.error = EAGAIN;
   else if (has(Fault::broken)) fate.error = EIO;
   else if (is_write && has(Fault::full)) fate.error = ENOSPC;
+  else if (is_write && is_raw_drive() && offset >= size_) fate.error = ENOSPC;
   const std::size_t all = bytes_of(memory);
   fate.bytes = fate.error == 0 ? all : 0;
   const bool is_partly = fate.error == EIO || (fate.error == 0 && all > unit && has(Fault::cut_short));
   if (is_partly) fate.bytes = random.between(fate.error == 0 ? 1 : 0, (all - 1) / unit) * unit;
+  if (is_raw_drive()) fate.bytes = std::min<std::uint64_t>(fate.bytes, size_ - std::min(size_, offset));
   fate.latency = random.between(2, 80) * kMicrosecond;
   if (has(Fault::late)) fate.latency = random.between(1, 400) * 100 * kMicrosecond;
   if (has(Fault::stalled)) fate.latency = random.between(1, 100) * kSecond;

@@ -56,6 +56,7 @@ struct Fate {
 extern bool (*open_device)(const char* name, int& fd);
 extern bool (*close_device)(int fd);
 extern void* (*map_device)(int fd, std::size_t size);  // Null, if it is none's.
+extern bool (*control_device)(int fd, unsigned long call, void* argument, int& result);
 // Whether no CPU reaches the memory, as that of a GPU: the kernel moves nothing to or from it. Null: it reaches all.
 extern bool (*is_out_of_reach)(const void* memory);
 
@@ -107,6 +108,10 @@ class File {
   // Anybody may write anything into it. None of it is ever cached.
   void be_scratch() { is_scratch_ = true; }
   bool is_scratch() const { return is_scratch_; }
+  // It is a block device of this number, whose size stays as it is, in whole sectors. So many transfers come first that
+  // nothing befalls: who tests a drive once may come to use it.
+  void be_raw_drive(unsigned number, std::uint64_t calm) { raw_drive_ = number, calm_ = calm; }
+  bool is_raw_drive() const { return raw_drive_ != 0; }
   // How many moves there were of bytes that were written, and of how many a loss of power would lose nothing.
   std::uint64_t writes() const { return writes_; }
   std::uint64_t durable_writes() const { return durable_writes_; }
@@ -175,6 +180,8 @@ class File {
   std::uint64_t writes_ = 0, durable_writes_ = 0;
   const bool is_of_a_drive_;
   bool is_scratch_ = false;
+  unsigned raw_drive_ = 0;
+  std::uint64_t calm_ = 0;
   std::vector<Unflushed> unflushed_;  // Of drives' files alone.
   std::uint64_t disturbances_ = 0;    // Times that it was cut, or a hole was made.
   unsigned looks_ = 0;

@@ -47,12 +47,13 @@ Gpu& gpu() {
 
 void Gpu::plug_in() {
   Random& random = scheduler().random();
-  const int memory = ::memfd_create("simulated-gpu", MFD_CLOEXEC);
-  if (memory < 0 || ::ftruncate(memory, kBytes) != 0) scheduler().fail("a GPU can have no memory");
-  const auto map = [&](int access) { return ::mmap(nullptr, kBytes, access, MAP_SHARED | MAP_NORESERVE, memory, 0); };
+  descriptor_ = ::memfd_create("simulated-gpu", MFD_CLOEXEC);
+  if (descriptor_ < 0 || ::ftruncate(descriptor_, kBytes) != 0) scheduler().fail("a GPU can have no memory");
+  const auto map = [&](int access) {
+    return ::mmap(nullptr, kBytes, access, MAP_SHARED | MAP_NORESERVE, descriptor_, 0);
+  };
   memory_ = address_of(map(PROT_NONE));
   alias_ = static_cast<std::byte*>(map(PROT_READ | PROT_WRITE));
-  ::close(memory);
   owner_ = ::getpid();
   is_out_of_reach = [](const void* one) { return gpu().owns(address_of(one)); };
   has_words_ = !random.one_in(4);

@@ -74,6 +74,10 @@ class Gpu {
 
   // Where bytes of its memory are for a judge; host memory is where it is.
   std::byte* seen(const void* memory) const;
+  // The file that its memory is, for who exports it, and the places in it.
+  int descriptor() const { return descriptor_; }
+  std::uint64_t offset_of(Address address) const { return address - memory_; }
+  Address address_at(std::uint64_t offset) const { return memory_ + offset; }
   bool owns(Address address) const { return address - memory_ < kBytes && memory_ != 0; }
 
   // ---- Memory
@@ -127,6 +131,7 @@ class Gpu {
   void be_lost();
 
   int owner_ = 0;  // The process.
+  int descriptor_ = -1;
   Address memory_ = 0;
   std::byte* alias_ = nullptr;
   Blocks blocks_;

@@ -4,14 +4,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdarg>
 #include <cstdlib>
 #include <cstring>
 #include <set>
@@ -59,6 +57,15 @@ void* map_node(int fd, std::size_t size) {
 bool close_node(int fd) {
   if (nodes.erase(fd) == 0) return false;
   nvfs().fake()->close_node(fd);
+  return true;
+}
+
+bool control_node(int fd, unsigned long call, void* argument, int& result) {
+  if (nodes.empty() || !nodes.contains(fd)) return false;
+  scheduler().point(Call::file);
+  result = nvfs().fake()->control(fd, call, *static_cast<abi::Argument*>(argument));
+  if (testing::Test::HasFailure()) scheduler().fail(nvfs().left_over());
+  if (result < 0) errno = -result, result = -1;
   return true;
 }
 
@@ -113,6 +120,7 @@ void Nvfs::plug_in() {
   open_device = open_node;
   close_device = close_node;
   map_device = map_node;
+  control_device = control_node;
   answer_others = std::exchange(answer_call, answer);
 }
 
@@ -157,7 +165,6 @@ const char* Nvfs::left_over() const {
 
 }  // namespace penstock::simulation
 
-using penstock::simulation::nodes;
 using penstock::simulation::nvfs;
 using penstock::simulation::shadows;
 
@@ -168,19 +175,6 @@ int munmap(void* memory, std::size_t size) noexcept {
   if (shadows.empty() || shadows.erase(memory) == 0) return really(memory, size);
   nvfs().fake()->unmap(static_cast<std::byte*>(memory), size);
   return 0;
-}
-
-int ioctl(int fd, unsigned long call, ...) noexcept {
-  static const auto really = REAL(ioctl);
-  va_list list;
-  va_start(list, call);
-  void* const argument = va_arg(list, void*);
-  va_end(list);
-  if (nodes.empty() || !nodes.contains(fd)) return really(fd, call, argument);
-  penstock::simulation::scheduler().point(penstock::simulation::Call::file);
-  const int result = nvfs().fake()->control(fd, call, *static_cast<penstock::core::nvfs::Argument*>(argument));
-  if (testing::Test::HasFailure()) penstock::simulation::scheduler().fail(nvfs().left_over());
-  return result >= 0 ? result : (errno = -result, -1);
 }
 
 }  // extern "C"
