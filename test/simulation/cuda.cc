@@ -14,6 +14,7 @@
 #include "device/cuda/copy_kernel.h"
 #include "device/cuda/hash_kernel.h"
 #include "device/device.h"
+#include "simulation/dmabufs.h"
 #include "simulation/gpu.h"
 
 namespace penstock::core::cuda {
@@ -208,6 +209,12 @@ CALL(cuMemHostGetDevicePointer_v2, CUdeviceptr* on_device, void* host, unsigned)
   ENTER(false);
   *on_device = address_of(host);
   return gpu().knows(gpu().find(*on_device)) ? 0 : CUDA_ERROR_INVALID_VALUE;
+}
+CALL(cuMemGetHandleForAddressRange, void* made, CUdeviceptr memory, std::size_t size, int type, unsigned long long) {
+  ENTER(true);
+  const int fd = type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD ? dmabufs().export_memory(memory, size) : -1;
+  std::memcpy(made, &fd, sizeof fd);
+  return fd >= 0 ? 0 : kNotSupported;
 }
 // It may tell of an error that came before, as the real one.
 CALL(cuPointerGetAttributes, unsigned count, int* attributes, void** values, CUdeviceptr wanted) {
