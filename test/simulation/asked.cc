@@ -10,6 +10,7 @@
 #include <string>
 
 #include "penstock/device_memory.h"
+#include "simulation/dmabufs.h"
 #include "simulation/gpu.h"
 #include "simulation/nvfs.h"
 #include "stress/history.h"
@@ -252,6 +253,9 @@ void compare_counters(penstock_session* session, const Sums& sums) {
     told.written_bytes += counters[i].write_bytes;
     if (counters[i].path == PENSTOCK_PATH_NVFS && counters[i].read_bytes + counters[i].write_bytes > nvfs().moved())
       scheduler().fail("nvfs is told to have moved what nvidia-fs did not");
+    if (counters[i].path == PENSTOCK_PATH_DMABUF &&
+        counters[i].read_bytes + counters[i].write_bytes > dmabufs().moved())
+      scheduler().fail("dmabuf is told to have moved what no drive did");
   }
   const auto fits = [](std::uint64_t counted, std::uint64_t least, std::uint64_t more) {
     return least <= counted && counted <= least + more;

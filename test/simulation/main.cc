@@ -28,6 +28,7 @@
 
 #include "simulation/batches.h"
 #include "simulation/chunks.h"
+#include "simulation/dmabufs.h"
 #include "simulation/drive.h"
 #include "simulation/files.h"
 #include "simulation/gpu.h"
@@ -85,6 +86,7 @@ void keep_memory() {
 Tally run_with_a_gpu(Random& random) {
   gpu().plug_in();
   if (random.one_in(2)) nvfs().plug_in();
+  if (random.one_in(2)) dmabufs().plug_in();
   return run_requests();
 }
 

@@ -15,6 +15,7 @@
 
 #include "device/host/host_streams.h"
 #include "simulation/asked.h"
+#include "simulation/dmabufs.h"
 #include "simulation/forks.h"
 #include "simulation/gpu.h"
 #include "simulation/nvfs.h"
@@ -92,12 +93,15 @@ Program::Program() {
   size_max_ = std::min<std::uint64_t>(file_max_, random.one_in(4) ? 1 << 20 : 64 << 10);
   rounds_ = static_cast<unsigned>(random.between(10, 160));
   is_restless_ = random.one_in(4);
+  if (dmabufs().is_there()) dmabufs().make_drives(file_max_);
   if (open_session(random, &session_).code != 0) scheduler().fail("no session opens");
   for (std::uint64_t i = random.between(1, 3); i > 0; --i) slots_.push_back(new_slot(session_, random));
 }
 
 Program::Slot Program::new_slot(penstock_session* session, Random& random) {
-  const std::shared_ptr<File> file = disk().create(random.one_in(8) ? 0 : random.between(1, file_max_));
+  const std::shared_ptr<File> file = dmabufs().is_there() && random.one_in(2)
+                                         ? dmabufs().drive(random)
+                                         : disk().create(random.one_in(8) ? 0 : random.between(1, file_max_));
   Slot slot;
   for (const bool is_direct : {false, true}) {
     slot.handles[is_direct] = std::make_shared<Handle>();
@@ -316,7 +320,8 @@ void Program::use_stream(Self& self) {
 
 // Of a file that nobody uses just now: what is under way by a descriptor goes where that leads.
 void Program::take_descriptors(Slot& slot) {
-  const bool is_idle = other_sessions_ == 0 && slot.handles[0].use_count() == 1 && slot.handles[1].use_count() == 1;
+  const bool is_idle = other_sessions_ == 0 && !slot.handles[0]->file->is_raw_drive() &&
+                       slot.handles[0].use_count() == 1 && slot.handles[1].use_count() == 1;
   if (!is_idle || slot.handles[0]->is_lost) return;
   slot.handles[0]->is_lost = slot.handles[1]->is_lost = true;
   disk().take_descriptors(*slot.handles[0]->file);
@@ -329,7 +334,7 @@ void Program::change_file(Self& self) {
   File& file = *slot.handles[0]->file;
   const std::uint64_t size = file.size();
   if (random.one_in(16)) return take_descriptors(slot);
-  switch (random.below(6)) {
+  switch (file.is_raw_drive() ? 5 : random.below(6)) {
     case 0: return file.resize(random.below(file_max_));
     case 1: return file.resize(size - random.below(std::min<std::uint64_t>(size, 8192) + 1));
     case 2: return file.resize(size + random.below(8192));
@@ -480,7 +485,8 @@ Tally Program::run() {
   if (!is_closed_early && random.one_in(2)) compare_counters(session_, sums_);
   slots_.clear();
   if (!is_closed_early) penstock_session_close(session_);
-  if (const char* const left = nvfs().left_over()) scheduler().fail(left);
+  for (const char* const left : {nvfs().left_over(), dmabufs().left_over()})
+    if (left != nullptr) scheduler().fail(left);
   if (!disk().give_up_taken()) scheduler().fail("a descriptor is closed that had become another file's");
   if (scheduler().tasks_alive() > 1 + gpu().threads()) scheduler().fail("a thread outlives the session");
   return tally_;

@@ -5,14 +5,18 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "simulation/dmabufs.h"
 #include "simulation/files.h"
 #include "simulation/scheduler.h"
 
@@ -33,6 +37,7 @@ struct Ring {
   // As one whose descriptor somebody closed: no call is answered. What it has begun goes on, and is told in its memory.
   bool is_broken = false;
   int fd = -1;
+  std::optional<RingSlots> slots;                               // For dma-bufs, on a machine that has them.
   std::shared_ptr<Ring*> self = std::make_shared<Ring*>(this);  // Gone with the ring.
 
   unsigned ready() const { return tail - head; }
@@ -47,8 +52,11 @@ struct Ring {
   }
 };
 
-// What the kernel of this run knows.
+// What the kernel of this run knows. One that takes dma-bufs is a new one.
 struct Kernel {
+  Kernel() {
+    if (dmabufs().is_there()) has_flags = has_tables = has_file_tables = has_limits = true;
+  }
   bool is_forbidden = scheduler().random().one_in(16);
   bool has_flags = !scheduler().random().one_in(4);
   bool has_tables = !scheduler().random().one_in(4);  // Of memory, that can be changed.
@@ -61,6 +69,12 @@ struct Kernel {
 const Kernel& kernel() {
   static const Kernel only;
   return only;
+}
+
+// Those with slots for dma-bufs, by their descriptors.
+std::map<int, Ring*>& rings_with_slots() {
+  static auto* const only = new std::map<int, Ring*>;
+  return *only;
 }
 
 Ring& ring_of(io_uring* ring) { return *static_cast<Ring*>(ring->cq.ring_ptr); }
@@ -129,6 +143,9 @@ void perform(Ring& ring, const std::shared_ptr<Operation>& operation) {
 
 void start(Ring& ring, const io_uring_sqe& entry) {
   ++ring.in_flight;
+  const bool is_fixed = entry.opcode == IORING_OP_READ_FIXED || entry.opcode == IORING_OP_WRITE_FIXED;
+  if (is_fixed && ring.slots && ring.slots->has(entry.buf_index))
+    return ring.slots->start(entry, [&ring, data = entry.user_data](int result) { ring.complete(data, result); });
   int fd = -1;
   const bool is_write = entry.opcode == IORING_OP_WRITE || entry.opcode == IORING_OP_WRITE_FIXED;
   const iovec memory{reinterpret_cast<void*>(entry.addr), entry.len};
@@ -167,6 +184,26 @@ bool wait_for(Ring& ring, unsigned least, Nanoseconds deadline) {
   return true;
 }
 
+// An update of the table that liburing does not know yet.
+bool (*answer_others)(long number, const long* arguments, long& answer) = nullptr;
+
+bool answer_register(long number, const long* arguments, long& result) {
+  constexpr long kUpdateBuffers = 16;
+  if (number != __NR_io_uring_register || arguments[1] != kUpdateBuffers)
+    return answer_others != nullptr && answer_others(number, arguments, result);
+  scheduler().point(Call::ring);
+  const auto found = rings_with_slots().find(static_cast<int>(arguments[0]));
+  std::uint64_t told = 0;
+  result = found == rings_with_slots().end() ? -EINVAL : -EBADF;
+  if (found != rings_with_slots().end() && !found->second->is_broken)
+    result = found->second->slots->update(reinterpret_cast<const void*>(arguments[2]), told);
+  if (told != 0) found->second->post(told, 0);
+  if (result < 0) errno = static_cast<int>(-result), result = -1;
+  return true;
+}
+
+const bool answers = (answer_others = std::exchange(answer_call, answer_register), true);
+
 unsigned power_of_two(unsigned count) {
   unsigned power = 1;
   while (power < count) power *= 2;
@@ -184,6 +221,7 @@ int io_uring_queue_init_params(unsigned entries, struct io_uring* ring, struct i
   own->entries.resize(power_of_two(entries));
   own->completions.resize(2 * own->entries.size());
   own->fd = ::eventfd(0, EFD_CLOEXEC);
+  if (dmabufs().is_there()) own->slots.emplace(), rings_with_slots()[own->fd] = own;
   *ring = {};
   ring->sq.khead = &own->submission_head;
   ring->sq.ktail = &own->submission_tail;
@@ -206,6 +244,7 @@ void io_uring_queue_exit(struct io_uring* ring) {
   Ring* const own = &ring_of(ring);
   if (own->in_flight > 0) scheduler().fail("a ring goes away with operations in flight");
   ::close(own->fd);
+  rings_with_slots().erase(own->fd);
   delete own;
 }
 
@@ -243,8 +282,10 @@ int io_uring_wait_cqes(struct io_uring* ring, struct io_uring_cqe** entry, unsig
   return 0;
 }
 
-// Asked for by dma-bufs alone, which are not simulated.
-int io_uring_wait_cqe_timeout(struct io_uring*, struct io_uring_cqe**, struct __kernel_timespec*) { return -EINVAL; }
+int io_uring_wait_cqe_timeout(struct io_uring* ring, struct io_uring_cqe** entry, struct __kernel_timespec* limit) {
+  if (disk().refuses(64)) return -EINTR;
+  return io_uring_wait_cqes(ring, entry, 1, limit, nullptr);
+}
 
 int io_uring_register_files_sparse(struct io_uring* ring, unsigned count) {
   if (!kernel().has_file_tables) return -EINVAL;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "penstock/penstock.hpp"
+#include "simulation/dmabufs.h"
 #include "simulation/files.h"
 #include "simulation/gpu.h"
 #include "simulation/nvfs.h"
@@ -18,8 +19,10 @@ const char* draw_of(Random& random, std::initializer_list<const char*> values) {
 
 void draw_settings(Random& random, const std::function<void(const char* name, const char* value)>& set) {
   set("device", gpu().is_there() ? "cuda" : "host");
-  set("paths", draw_of(random, {"auto", "bounce,host", "pagecache,bounce,host"}));
+  const bool has_dmabufs = gpu().is_there() && dmabufs().is_there();
+  set("paths", draw_of(random, {"auto", has_dmabufs ? "dmabuf,bounce,host" : "bounce,host", "pagecache,bounce,host"}));
   if (gpu().is_there() && nvfs().is_there()) set("nvfs", "on"), set("scratch", nvfs().scratch().c_str());
+  if (has_dmabufs) set("dmabuf", "true"), set("scratch", dmabufs().scratch().c_str());
   set("policy", draw_of(random, {"throughput", "balanced", "cpu"}));
   set("workers", draw_of(random, {"1", "2", "4"}));
   set("chunk_kib", draw_of(random, {"64", "128", "4096"}));
