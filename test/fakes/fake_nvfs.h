@@ -105,6 +105,12 @@ class FakeNvfs final : public NvfsKernel {
   std::atomic<unsigned> under_way{0};  // Requests now.
   std::uint64_t shadow_bytes = 0;      // Now.
 
+  // NVIDIA's library has made a request.
+  void count_request(bool is_write) {
+    const std::lock_guard lock(mutex_);
+    ++(is_write ? writes_ok_ : reads_ok_);
+  }
+
   int open_node(unsigned number) override;
   void close_node(int fd) override;
   std::byte* map(int fd, std::uint64_t bytes, int& error) override;

@@ -13,6 +13,7 @@
 #include "simulation/dmabufs.h"
 #include "simulation/gpu.h"
 #include "simulation/nvfs.h"
+#include "simulation/vendor.h"
 #include "stress/history.h"
 
 namespace penstock::simulation {
@@ -253,6 +254,8 @@ void compare_counters(penstock_session* session, const Sums& sums) {
     told.written_bytes += counters[i].write_bytes;
     if (counters[i].path == PENSTOCK_PATH_NVFS && counters[i].read_bytes + counters[i].write_bytes > nvfs().moved())
       scheduler().fail("nvfs is told to have moved what nvidia-fs did not");
+    if (counters[i].path == PENSTOCK_PATH_VENDOR && counters[i].read_bytes + counters[i].write_bytes > vendor().asked())
+      scheduler().fail("vendor is told to have moved more than NVIDIA's library was asked for");
     if (counters[i].path == PENSTOCK_PATH_DMABUF &&
         counters[i].read_bytes + counters[i].write_bytes > dmabufs().moved())
       scheduler().fail("dmabuf is told to have moved what no drive did");

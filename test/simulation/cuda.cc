@@ -16,6 +16,7 @@
 #include "device/device.h"
 #include "simulation/dmabufs.h"
 #include "simulation/gpu.h"
+#include "simulation/vendor.h"
 
 namespace penstock::core::cuda {
 struct CUctx_st {};
@@ -135,7 +136,10 @@ void* dlopen(const char* name, int flags) {
   static const auto really = REAL(dlopen);
   if (name == nullptr) return really(nullptr, flags);
   const bool is_driver = std::strcmp(name, kDriverLibrary) == 0;
-  return is_driver && gpu().is_there() ? really(nullptr, flags) : really("/none", flags);
+  if (is_driver && gpu().is_there()) return really(nullptr, flags);
+  // Its calls of the C library come to the simulation first.
+  const bool is_vendors = vendor().is_there() && std::strcmp(name, Vendor::library()) == 0;
+  return is_vendors ? really(name, flags & ~RTLD_DEEPBIND) : really("/none", flags);
 }
 
 }  // extern "C"

@@ -74,11 +74,13 @@ void Dmabufs::make_drives(std::uint64_t size_max) {
   for (std::uint64_t i = random.between(1, 2); i > 0; --i) {
     const std::uint64_t size = random.between(kDriveMin, std::max(kDriveMin, size_max)) / kPage * kPage;
     drives_.push_back(disk().create(size));
-    drives_.back()->be_raw_drive(drives_.back()->number(), draw_calm());
+    drives_.back()->be_raw_drive(drives_.back()->number());
+    drives_.back()->be_calm(draw_calm());
   }
   scratch_ = disk().create(kScratchBytes);
   scratch_->be_scratch();
-  scratch_->be_raw_drive(drives_.front()->number(), draw_calm());
+  scratch_->be_raw_drive(drives_.front()->number());
+  scratch_->be_calm(draw_calm());
   scratch_fd_ = disk().open(scratch_, true);
 }
 

@@ -422,6 +422,12 @@ const Disk::Open* Disk::find(int fd) const {
   return open.file != nullptr ? &open : nullptr;
 }
 
+std::shared_ptr<File> Disk::find_by_descriptor(int descriptor) const {
+  const auto has_it = [&](const Open& one) { return one.file != nullptr && one.file->descriptor() == descriptor; };
+  const auto found = std::find_if(open_.begin(), open_.end(), has_it);
+  return found == open_.end() ? nullptr : found->file;
+}
+
 void Disk::keep(int fd, Open open) {
   if (fd < 0) return;
   if (static_cast<std::size_t>(fd) >= open_.size()) open_.resize(static_cast<std::size_t>(fd) + 32);
@@ -431,7 +437,7 @@ void Disk::keep(int fd, Open open) {
 void Disk::take_descriptors(const File& file) {
   const std::shared_ptr<File> other = create(file.size());
   for (std::size_t fd = 0; fd < open_.size(); ++fd) {
-    if (open_[fd].file.get() != &file) continue;
+    if (open_[fd].file.get() != &file || open_[fd].is_of_others) continue;
     const int opened = open_again(other->descriptor());
     if (::dup3(opened, static_cast<int>(fd), O_CLOEXEC) < 0) scheduler().fail("a descriptor cannot be taken");
     ::close(opened);

@@ -108,9 +108,10 @@ class File {
   // Anybody may write anything into it. None of it is ever cached.
   void be_scratch() { is_scratch_ = true; }
   bool is_scratch() const { return is_scratch_; }
-  // It is a block device of this number, whose size stays as it is, in whole sectors. So many transfers come first that
-  // nothing befalls: who tests a drive once may come to use it.
-  void be_raw_drive(unsigned number, std::uint64_t calm) { raw_drive_ = number, calm_ = calm; }
+  // Nothing befalls so many of the next transfers: who tests it once may come to use it.
+  void be_calm(std::uint64_t transfers) { calm_ = transfers; }
+  // It is a block device of this number, whose size stays as it is, in whole sectors.
+  void be_raw_drive(unsigned number) { raw_drive_ = number; }
   bool is_raw_drive() const { return raw_drive_ != 0; }
   // How many moves there were of bytes that were written, and of how many a loss of power would lose nothing.
   std::uint64_t writes() const { return writes_; }
@@ -239,7 +240,10 @@ class Disk {
   struct Open {
     std::shared_ptr<File> file;
     bool is_direct = false;
+    bool is_of_others = false;  // Of a library beside ours, which nobody closes for it.
   };
+  // The file that is open and has this descriptor of its own; null: none.
+  std::shared_ptr<File> find_by_descriptor(int descriptor) const;
   // Null for a descriptor of something else.
   const Open* find(int fd) const;
   void keep(int fd, Open open);

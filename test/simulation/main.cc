@@ -37,6 +37,7 @@
 #include "simulation/objects.h"
 #include "simulation/requests.h"
 #include "simulation/scheduler.h"
+#include "simulation/vendor.h"
 
 namespace {
 
@@ -86,6 +87,7 @@ void keep_memory() {
 Tally run_with_a_gpu(Random& random) {
   gpu().plug_in();
   if (random.one_in(2)) nvfs().plug_in();
+  if (nvfs().is_there() && random.one_in(2)) vendor().plug_in();
   if (random.one_in(2)) dmabufs().plug_in();
   return run_requests();
 }

@@ -22,6 +22,7 @@ class Nvfs {
   bool is_there() const { return fake_ != nullptr; }
   // A file that self-tests may overwrite, by a name.
   std::string scratch() const { return "/proc/self/fd/" + std::to_string(scratch_fd_); }
+  File& scratch_file() const { return *scratch_; }
   // Bytes that went between file and GPU, and not through memory of the host.
   std::uint64_t moved() const { return moved_; }
   // Why a session is not through with it though it is closed; null: it is.

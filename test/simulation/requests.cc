@@ -19,6 +19,7 @@
 #include "simulation/forks.h"
 #include "simulation/gpu.h"
 #include "simulation/nvfs.h"
+#include "simulation/vendor.h"
 
 namespace penstock::simulation {
 namespace {
@@ -320,9 +321,8 @@ void Program::use_stream(Self& self) {
 
 // Of a file that nobody uses just now: what is under way by a descriptor goes where that leads.
 void Program::take_descriptors(Slot& slot) {
-  const bool is_idle = other_sessions_ == 0 && !slot.handles[0]->file->is_raw_drive() &&
-                       slot.handles[0].use_count() == 1 && slot.handles[1].use_count() == 1;
-  if (!is_idle || slot.handles[0]->is_lost) return;
+  const bool is_idle = other_sessions_ == 0 && slot.handles[0].use_count() == 1 && slot.handles[1].use_count() == 1;
+  if (!is_idle || slot.handles[0]->is_lost || slot.handles[0]->file->is_raw_drive()) return;
   slot.handles[0]->is_lost = slot.handles[1]->is_lost = true;
   disk().take_descriptors(*slot.handles[0]->file);
 }
@@ -488,7 +488,7 @@ Tally Program::run() {
   for (const char* const left : {nvfs().left_over(), dmabufs().left_over()})
     if (left != nullptr) scheduler().fail(left);
   if (!disk().give_up_taken()) scheduler().fail("a descriptor is closed that had become another file's");
-  if (scheduler().tasks_alive() > 1 + gpu().threads()) scheduler().fail("a thread outlives the session");
+  if (vendor().are_more_alive(1 + gpu().threads())) scheduler().fail("a thread outlives the session");
   return tally_;
 }
 

@@ -6,6 +6,7 @@
 #include "simulation/gpu.h"
 #include "simulation/nvfs.h"
 #include "simulation/requests.h"
+#include "simulation/vendor.h"
 
 namespace penstock::simulation {
 namespace {
@@ -19,10 +20,14 @@ const char* draw_of(Random& random, std::initializer_list<const char*> values) {
 
 void draw_settings(Random& random, const std::function<void(const char* name, const char* value)>& set) {
   set("device", gpu().is_there() ? "cuda" : "host");
-  const bool has_dmabufs = gpu().is_there() && dmabufs().is_there();
-  set("paths", draw_of(random, {"auto", has_dmabufs ? "dmabuf,bounce,host" : "bounce,host", "pagecache,bounce,host"}));
+  const bool has_dmabufs = gpu().is_there() && dmabufs().is_there(),
+             has_vendor = gpu().is_there() && vendor().is_there();
+  const char* const direct =
+      has_vendor && !(has_dmabufs && random.one_in(2)) ? "vendor,bounce,host" : "dmabuf,bounce,host";
+  set("paths", draw_of(random, {"auto", has_dmabufs || has_vendor ? direct : "bounce,host", "pagecache,bounce,host"}));
   if (gpu().is_there() && nvfs().is_there()) set("nvfs", "on"), set("scratch", nvfs().scratch().c_str());
   if (has_dmabufs) set("dmabuf", "true"), set("scratch", dmabufs().scratch().c_str());
+  if (has_vendor) set("vendor", draw_of(random, {"auto", "force"})), set("vendor_library", Vendor::library());
   set("policy", draw_of(random, {"throughput", "balanced", "cpu"}));
   set("workers", draw_of(random, {"1", "2", "4"}));
   set("chunk_kib", draw_of(random, {"64", "128", "4096"}));

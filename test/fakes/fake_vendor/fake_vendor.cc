@@ -31,6 +31,11 @@
 #include <mutex>
 #include <string>
 
+// A program that has them is asked before each call of a file or its memory, and tells where the CPU finds the memory;
+// and is told of its end.
+extern "C" [[gnu::weak]] void* fake_vendor_enter(const char* call, void* memory, std::size_t size);
+extern "C" [[gnu::weak]] void fake_vendor_leave();
+
 namespace {
 
 constexpr std::size_t kBlock = 512;
@@ -91,6 +96,20 @@ int open_by_name(int fd) {
   return opened >= 0 ? opened : ::open(name, O_RDONLY | O_CLOEXEC);
 }
 
+struct Call {
+  explicit Call(const char* name, const void* its_memory = nullptr, std::size_t size = 0)
+      : memory(static_cast<char*>(const_cast<void*>(its_memory))) {
+    if (fake_vendor_enter != nullptr) memory = static_cast<char*>(fake_vendor_enter(name, memory, size));
+  }
+  ~Call() {
+    if (fake_vendor_leave != nullptr) fake_vendor_leave();
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  char* memory;
+};
+
 ssize_t fail(int error) {
   errno = error;
   return -1;
@@ -121,6 +140,7 @@ Error cuFileGetVersion(int* version) {
 }
 
 Error cuFileDriverOpen() {
+  const Call call("open");
   if (is("closed")) return {5001, 0};
   if (is("already")) return {5026, 0};
   hang_while("hang_open");
@@ -137,6 +157,7 @@ Error cuFileDriverClose() { return cuFileDriverClose_v2(); }
 #endif
 
 Error cuFileHandleRegister(void** handle, Descriptor* descriptor) {
+  const Call call("register");
   if (is("refusing") || descriptor->kind != 1) return {5027, 0};
   const int flags = ::fcntl(descriptor->file.fd, F_GETFL);
   if ((flags & O_DIRECT) == 0) return {5020, 0};
@@ -161,6 +182,7 @@ void cuFileHandleDeregister(void* handle) {
 }
 
 ssize_t cuFileRead(void* handle, void* memory, std::size_t size, off_t offset, off_t memory_offset) {
+  const Call call("read", static_cast<char*>(memory) + memory_offset, size);
   hang_while("hang_read");
   const std::lock_guard lock(mutex);
   fake_vendor_seen.reads += 1;
@@ -173,13 +195,14 @@ ssize_t cuFileRead(void* handle, void* memory, std::size_t size, off_t offset, o
   if (is("short")) size = std::max<std::size_t>(size / 3, 1);
   if (is("huge")) return static_cast<ssize_t>(size) + 1;
   if (is("torn")) {
-    (void)move(*static_cast<Handle*>(handle), false, static_cast<char*>(memory) + memory_offset, size / 2, offset);
+    (void)move(*static_cast<Handle*>(handle), false, call.memory, size / 2, offset);
     return fail(EIO);
   }
-  return move(*static_cast<Handle*>(handle), false, static_cast<char*>(memory) + memory_offset, size, offset);
+  return move(*static_cast<Handle*>(handle), false, call.memory, size, offset);
 }
 
 ssize_t cuFileWrite(void* handle, const void* memory, std::size_t size, off_t offset, off_t memory_offset) {
+  const Call call("write", static_cast<const char*>(memory) + memory_offset, size);
   hang_while("hang_write");
   const std::lock_guard lock(mutex);
   fake_vendor_seen.writes += 1;
@@ -192,13 +215,12 @@ ssize_t cuFileWrite(void* handle, const void* memory, std::size_t size, off_t of
   if (is("idle")) return 0;
   if (is("direct") || is("short")) count(true);
   if (is("short")) size = std::max<std::size_t>(size / 3, 1);
-  char* bytes = const_cast<char*>(static_cast<const char*>(memory)) + memory_offset;
   if (is("huge")) return static_cast<ssize_t>(size) + 1;
   if (is("torn")) {
-    (void)move(*static_cast<Handle*>(handle), true, bytes, size / 2, offset);
+    (void)move(*static_cast<Handle*>(handle), true, call.memory, size / 2, offset);
     return fail(EIO);
   }
-  return move(*static_cast<Handle*>(handle), true, bytes, size, offset);
+  return move(*static_cast<Handle*>(handle), true, call.memory, size, offset);
 }
 
 }  // extern "C"
