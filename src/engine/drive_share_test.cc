@@ -95,16 +95,18 @@ TEST_F(DriveShareTest, AThreadGivesBackWhatItHasNotMoved) {
 
 // ---- A flight -------------------------------------------------------------------------------------------------------
 
-// Moves nothing; each of its chunks stays under way until it is polled for.
+// Moves nothing; each of its chunks stays under way until it is polled for. Behind so many it breaks, and none fails.
 class QuietChannel final : public Channel {
  public:
-  QuietChannel(unsigned depth, std::size_t& most) : depth_(depth), most_(most) {}
-  bool has_room() const override { return under_way_.size() < depth_; }
+  QuietChannel(unsigned depth, std::size_t& most, unsigned chunks_max)
+      : depth_(depth), most_(most), chunks_left_(chunks_max) {}
+  bool has_room() const override { return under_way_.size() < depth_ && !is_broken(); }
   bool is_idle() const override { return under_way_.empty(); }
   void submit(const RoutedRequest&, const Chunk& chunk, std::uint64_t) override {
     under_way_.push_back(
         {.file_offset = chunk.file_offset, .size = chunk.size, .bytes = chunk.size, .io_mode = chunk.io_mode});
     most_ = std::max(most_, under_way_.size());
+    --chunks_left_;
   }
   unsigned poll(std::span<Completion> completions, bool) override {
     if (under_way_.empty()) return 0;
@@ -114,11 +116,12 @@ class QuietChannel final : public Channel {
   }
   Completion move_and_wait(const RoutedRequest&, const Chunk&) override { return {}; }
   void forget_file(std::uint64_t) override {}
-  bool is_broken() const override { return false; }
+  bool is_broken() const override { return chunks_left_ == 0; }
 
  private:
   const unsigned depth_;
   std::size_t& most_;
+  unsigned chunks_left_;
   std::deque<Completion> under_way_;
 };
 
@@ -128,19 +131,18 @@ class QuietPath final : public Path {
   Shape shape(const RoutedRequest&) override { return {}; }
   std::uint64_t channel_bytes(const ChannelOptions&) const override { return 0; }
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override {
-    return std::unique_ptr<Channel>(std::make_unique<QuietChannel>(options.depth, most));
+    return std::unique_ptr<Channel>(std::make_unique<QuietChannel>(options.depth, most, chunks_max));
   }
-  std::size_t most = 0;  // Chunks under way at once.
+  unsigned chunks_max = UINT32_MAX;  // A channel breaks behind so many.
+  std::size_t most = 0;              // Chunks under way at once.
 };
 
 class SharedFlightTest : public DriveShareTest {
  protected:
-  // The most chunks of a write of so many that one thread has under way.
-  std::size_t most_of(unsigned chunks) {
-    QuietPath path;
+  // One thread writes so many chunks.
+  void write(Flight& flight, unsigned chunks) {
     BounceBudget budget(1 << 20);
-    ChannelPool pool(path, nullptr, {.count = 2, .depth = 8, .chunk = kChunk}, budget);
-    Flight flight;
+    ChannelPool pool(path_, nullptr, {.count = 2, .depth = 8, .chunk = kChunk}, budget);
     flight.request.op = Op::write;
     flight.request.size = chunks * kChunk;
     flight.request.io_mode = IoMode::o_direct;
@@ -150,9 +152,17 @@ class SharedFlightTest : public DriveShareTest {
     SharedFlight shared(flight, pool, flight.request.size, drive_);
     shared.work();
     shared.move_rest();
-    EXPECT_EQ(flight.progress().bytes(), chunks * kChunk);
-    return path.most;
   }
+  // The most chunks of a write of so many that it has under way.
+  std::size_t most_of(unsigned chunks) {
+    Flight flight;
+    path_.most = 0;
+    write(flight, chunks);
+    EXPECT_EQ(flight.progress().bytes(), chunks * kChunk);
+    return path_.most;
+  }
+
+  QuietPath path_;
 };
 
 TEST_F(SharedFlightTest, ALongRequestHasFewChunksUnderWayBesideShortOnes) {
@@ -165,6 +175,15 @@ TEST_F(SharedFlightTest, ALongRequestHasFewChunksUnderWayBesideShortOnes) {
 TEST_F(SharedFlightTest, AShortRequestHasAsManyAsItLikes) {
   drive_.note_short();
   EXPECT_EQ(most_of(8), 8u);
+}
+
+// A channel whose canary is stuck breaks so: it bounces the chunk itself.
+TEST_F(SharedFlightTest, ChunksThatABrokenChannelLeavesAreNotToldAsMoved) {
+  path_.chunks_max = 4;
+  Flight flight;
+  write(flight, 16);
+  EXPECT_EQ(flight.progress().bytes(), 4 * kChunk);
+  EXPECT_TRUE(flight.progress().status().is(Code::closed));
 }
 
 }  // namespace

@@ -118,10 +118,11 @@ void SharedFlight::move_chunks(Channel& channel) {
   const MutexLock lock(progress_mutex_);
   cpu_ns_ += thread_cpu_ns() - cpu_before;
   progress_.merge(own);
-  if (channel.is_broken() && has_work()) {
-    stop_.store(true, std::memory_order_relaxed);
-    progress_.fail_at(progress_.end(), channel.hooks().broken_by());
-  }
+  if (!channel.is_broken()) return;
+  // The chunks that nobody has taken yet are left.
+  if (const std::optional<std::uint64_t> turn = next_turn())
+    progress_.fail_at(flight_.in_turn(*turn).file_offset, channel.hooks().broken_by());
+  stop_.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace penstock::core

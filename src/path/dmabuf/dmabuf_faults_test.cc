@@ -99,7 +99,7 @@ TEST_F(DmabufFaultTest, ADeviceThatIsFullByNowBounces) {
   gpu_->is_full = true;
   const std::unique_ptr<Channel> channel = this->channel();
   ASSERT_NE(channel, nullptr);
-  (void)read_and_compare(*channel, 100, 150'000);
+  EXPECT_EQ(read_and_compare(*channel, 100, 150'000), pipeline_reason::self_test_no_room) << "told as bounced";
 }
 
 TEST_F(DmabufFaultTest, ADriveThatIsGoneIsNoEndOfAFile) {

@@ -10,7 +10,7 @@
 #include "path/dmabuf/dmabuf_reasons.h"
 #include "path/paths.h"
 #include "path/pipeline/pipeline_reasons.h"
-#include "path/pipeline/storage_channel.h"
+#include "path/pipeline/sequential_channel.h"
 #include "path/pipeline/storage_terms.h"
 #include "storage/posix_storage.h"
 
@@ -43,6 +43,21 @@ Proof proof_of_opening(const Status& status) {
   if (status.is(Code::out_of_memory)) return {pipeline_reason::self_test_no_room};
   return {dmabuf_reason::not_exported, errno_or(status, 0)};
 }
+
+// Has no memory on the device: all of its chunks are bounced, and told as that.
+class ChannelWithoutMemory final : public SequentialChannel {
+ public:
+  explicit ChannelWithoutMemory(Reason reason) : reason_(reason) {}
+  Completion move_and_wait(const RoutedRequest&, const Chunk& chunk) override {
+    Completion refused = completion_of(chunk, failure(Code::path_refused, "have memory on the device"), 0, 0);
+    refused.bounced = reason_;
+    return refused;
+  }
+  bool is_broken() const override { return false; }
+
+ private:
+  const Reason reason_;
+};
 
 }  // namespace
 
@@ -202,12 +217,16 @@ std::uint64_t DmabufPath::channel_bytes(const ChannelOptions& options) const {
 Result<std::unique_ptr<Channel>> DmabufPath::open_channel(const ChannelOptions& asked) {
   const ChannelOptions options = fitting(asked);
   Result<std::unique_ptr<DmabufChannel>> direct = DmabufChannel::open(*this, options);
-  // The device's memory may be full by now: then all of it is bounced.
-  if (!direct.ok() && !rules_.strict) return StorageChannel::open(storage_, options);
-  if (!direct.ok()) return direct.status();
+  if (!direct.ok() && rules_.strict) return direct.status();
   PreferredTerms& terms = *this;
-  return std::unique_ptr<Channel>(
-      std::make_unique<FallbackChannel>(terms, storage_, std::move(*direct), options, rules_.strict));
+  const auto with_fallback = [&](std::unique_ptr<Channel> preferred, const ChannelOptions& its) {
+    return std::unique_ptr<Channel>(
+        std::make_unique<FallbackChannel>(terms, storage_, std::move(preferred), its, rules_.strict));
+  };
+  if (direct.ok()) return with_fallback(std::move(*direct), options);
+  // The device's memory may be full by now.
+  const Reason reason = proof_of_opening(direct.status()).reason;
+  return with_fallback(std::make_unique<ChannelWithoutMemory>(reason), one_at_a_time(options));
 }
 
 // The channel knows whether the file can be held, and where the chunk lies.
