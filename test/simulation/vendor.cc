@@ -73,6 +73,14 @@ const char* Vendor::draw_script(bool is_write) {
   return is_write && random.one_in(8) ? "idle" : kScripts[random.below(std::size(kScripts))];
 }
 
+// A call that moves no bytes has this. Its script may replace that of a call that waits: none moves once the GPU is
+// lost.
+const char* Vendor::draw_nature() const {
+  if (gpu().is_lost()) return "negative";
+  const bool may_refuse = calm_ == 0 && fails_one_in_ != 0;
+  return may_refuse && scheduler().random().one_in(fails_one_in_) ? "refusing" : nature_;
+}
+
 void* Vendor::enter(const char* call, void* memory, std::size_t size) {
   Random& random = scheduler().random();
   ++stuck_;
@@ -85,9 +93,7 @@ void* Vendor::enter(const char* call, void* memory, std::size_t size) {
       !gpu().is_reached(reinterpret_cast<std::uintptr_t>(memory), size))
     scheduler().fail("NVIDIA's library is to use GPU memory that is not allocated, or not any more");
   const bool is_write = std::strcmp(call, "write") == 0;
-  const char* const script =
-      size == 0 ? (calm_ == 0 && fails_one_in_ != 0 && random.one_in(fails_one_in_) ? "refusing" : nature_)
-                : draw_script(is_write);
+  const char* const script = size == 0 ? draw_nature() : draw_script(is_write);
   ::setenv("FAKE_VENDOR", script, 1);
   asked_ += size;
   const bool is_counted = std::strcmp(script, "direct") == 0 || std::strcmp(script, "short") == 0;

@@ -31,6 +31,7 @@ class Vendor {
 
  private:
   const char* draw_script(bool is_write);
+  const char* draw_nature() const;
 
   bool is_there_ = false;
   const char* nature_ = "direct";
