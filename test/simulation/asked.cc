@@ -104,13 +104,13 @@ bool Asked::begin(Random& random, const Place& place, std::shared_ptr<Handle> ha
   return place.base() != nullptr && draw_range(random, place, size_max) && start(random, place, is_write);
 }
 
-bool Asked::begin_write(Random& random, const Place& place, std::shared_ptr<Handle> handle, std::uint64_t first,
-                        std::uint64_t size) {
+bool Asked::begin_at(Random& random, const Place& place, std::shared_ptr<Handle> handle, std::uint64_t first,
+                     std::uint64_t size, bool is_write) {
   handle_ = std::move(handle);
   first_ = first;
   size_ = size;
   memory_ = place.base() + 4096;
-  return place.base() != nullptr && start(random, place, true);
+  return place.base() != nullptr && start(random, place, is_write);
 }
 
 bool Asked::start(Random& random, const Place& place, bool is_write) {

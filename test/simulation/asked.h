@@ -66,8 +66,8 @@ class Asked {
   // Draws a range and begins. False if a write that is under way is in its way.
   bool begin(Random& random, const Place& place, std::shared_ptr<Handle> handle, std::uint64_t size_max, bool is_write);
   // The same with a range that was drawn.
-  bool begin_write(Random& random, const Place& place, std::shared_ptr<Handle> handle, std::uint64_t first,
-                   std::uint64_t size);
+  bool begin_at(Random& random, const Place& place, std::shared_ptr<Handle> handle, std::uint64_t first,
+                std::uint64_t size, bool is_write);
   // May be given pieces of memory in place of one.
   void cut_into_pieces(Random& random);
   // The session refused to take it.

@@ -77,6 +77,7 @@ int flush_folder(unsigned folder) {
     ++disk().faults[static_cast<std::size_t>(Fault::broken)];
     return errno = EIO, -1;
   }
+  if (disk().fails_flush()) return errno = EIO, -1;
   return drive().flush_folder(folder), 0;
 }
 

@@ -230,7 +230,7 @@ void File::end_flushed() {
 }
 
 int File::flush(std::uint64_t writes) {
-  if (!has(Fault::broken)) {
+  if (!has(Fault::broken) && !disk().fails_flush()) {
     durable_writes_ = std::max(durable_writes_, writes);
     end_flushed();
     return 0;
@@ -398,6 +398,12 @@ bool Disk::refuses(unsigned one_in) {
   const bool is_refused = scheduler().random().one_in(one_in);
   faults[static_cast<std::size_t>(Fault::refused)] += is_refused;
   return is_refused;
+}
+
+bool Disk::fails_flush() {
+  const bool fails = fails_flushes_one_in != 0 && scheduler().random().one_in(fails_flushes_one_in);
+  faults[static_cast<std::size_t>(Fault::broken)] += fails;
+  return fails;
 }
 
 std::shared_ptr<File> Disk::create(std::uint64_t size) {

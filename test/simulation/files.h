@@ -231,6 +231,8 @@ class Disk {
   bool has_had(Fault fault) const { return faults[static_cast<std::size_t>(fault)] != 0; }
   // One call in so many is refused.
   bool refuses(unsigned one_in);
+  unsigned fails_flushes_one_in = 0;  // Besides those of the weather; 0: none fails.
+  bool fails_flush();
 
   std::shared_ptr<File> create(std::uint64_t size);
   std::shared_ptr<File> adopt(int fd, std::uint64_t size);

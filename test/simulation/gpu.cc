@@ -157,6 +157,13 @@ bool Gpu::is_reached(Address address, std::size_t size) const {
   return size == 0 || (knows(block) && address + size <= block->first + block->second.size);
 }
 
+bool Gpu::has_pinned(const void* memory, std::size_t size) const {
+  const auto next = blocks_.lower_bound(address_of(memory) + size);
+  if (next == blocks_.begin()) return false;
+  const auto& [begin, block] = *std::prev(next);
+  return block.is_host && address_of(memory) < begin + block.size;
+}
+
 void Gpu::require_reached(Address address, std::size_t size) const {
   if (!is_reached(address, size)) scheduler().fail("the GPU is to use memory that is not allocated, or not any more");
 }

@@ -95,6 +95,7 @@ class Gpu {
   Blocks::const_iterator find(Address address) const;
   bool knows(Blocks::const_iterator block) const { return block != blocks_.end(); }
   bool is_reached(Address address, std::size_t size) const;
+  bool has_pinned(const void* memory, std::size_t size) const;  // Some of this memory of the host.
 
   // ---- Streams
   GpuStream* open_stream(bool waits_for_default);

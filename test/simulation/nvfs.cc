@@ -102,9 +102,9 @@ void Nvfs::plug_in() {
   fake_ = std::make_unique<FakeNvfs>();
   fake_->version = kVersions[random.below(4)];
   fake_->counts = !random.one_in(4);
-  constexpr unsigned kRates[] = {0, 0, 100, 12};
+  constexpr unsigned kRates[] = {0, 0, 200, 40};
   fails_one_in_ = kRates[random.below(4)];
-  hooked_blocks_ = random.one_in(8) ? 0 : random.one_in(2) ? random.between(500, 6000) : ~std::uint64_t{0};
+  hooked_blocks_ = random.one_in(8) ? 0 : random.one_in(2) ? random.between(500, 700) : ~std::uint64_t{0};
   is_hooked_in_part_ = random.one_in(2);
   if (random.one_in(3)) {
     fake_->block_size = disk().block_size = 1024;
@@ -165,6 +165,8 @@ const char* Nvfs::left_over() const {
 
 }  // namespace penstock::simulation
 
+using penstock::simulation::gpu;
+using penstock::simulation::nodes;
 using penstock::simulation::nvfs;
 using penstock::simulation::shadows;
 
@@ -172,6 +174,8 @@ extern "C" {
 
 int munmap(void* memory, std::size_t size) noexcept {
   static const auto really = REAL(munmap);
+  if (gpu().is_there() && !gpu().is_lost() && gpu().has_pinned(memory, size))
+    penstock::simulation::scheduler().fail("memory is unmapped that the GPU's driver has page-locked");
   if (shadows.empty() || shadows.erase(memory) == 0) return really(memory, size);
   nvfs().fake()->unmap(static_cast<std::byte*>(memory), size);
   return 0;

@@ -93,7 +93,11 @@ Drive::Kind draw_kind(Random& random) {
 void Objects::set_up(Random& random) {
   draw_weather(random);
   // What is left half done is seen where the drive fails now and then.
-  if (random.one_in(2)) disk().weather[static_cast<std::size_t>(Fault::broken)] = 8;
+  unsigned& breaks_one_in = disk().weather[static_cast<std::size_t>(Fault::broken)];
+  if (random.one_in(2)) breaks_one_in = 8;
+  // What a flush was to write is lost only where the write itself has succeeded.
+  else if (random.one_in(2))
+    breaks_one_in = 0, disk().fails_flushes_one_in = static_cast<unsigned>(random.between(2, 4));
   drive().make(3, draw_kind(random));
   if (open_session(random, &session_).code != 0) scheduler().fail("no session opens");
   for (unsigned i = 0; i < 3 * kNames; ++i)
@@ -255,6 +259,7 @@ void Objects::act(unsigned number, std::uint64_t seed) {
 void Objects::verify() {
   const bool is_after_loss = drive().has_lost_power();
   disk().weather = {};
+  disk().fails_flushes_one_in = 0;
   scheduler().refuse_threads(0);
   drive().start_anew();
   Random& random = scheduler().random();

@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
@@ -146,13 +145,23 @@ void Program::end(Asked& asked, const penstock_status& status, const penstock_re
 }
 
 void Program::call(Self& self) {
+  const auto move = [this](Asked& one) {
+    Report report;
+    end(one, penstock_transfer(&one.request, &report), report);
+  };
   Asked asked;
   const Place& place = self.places[self.random.below(2)];
-  if (!asked.begin(self.random, place, pick(self.random), size_max_, self.random.one_in(3))) return;
+  const std::shared_ptr<Handle> handle = pick(self.random);
+  if (!asked.begin(self.random, place, handle, size_max_, self.random.one_in(3))) return;
+  const auto first = static_cast<std::uint64_t>(asked.request.file_offset), size = asked.request.size;
   if (self.random.one_in(4)) asked.cut_into_pieces(self.random);
-  Report report;
-  const penstock_status status = penstock_transfer(&asked.request, &report);
-  end(asked, status, report);
+  move(asked);
+  if (!self.random.one_in(8)) return;
+  // What was there before is not to be taken for what is there now.
+  for (const bool is_write : {true, false}) {
+    Asked again;
+    if (again.begin_at(self.random, place, handle, first, size, is_write)) move(again);
+  }
 }
 
 penstock_queue* Program::queue_of(Self& self, bool is_polled) {
@@ -180,7 +189,7 @@ std::vector<Asked> Program::ask_for_many(Self& self, bool is_polled) {
     Asked one;
     const Place& place = self.places[2 + i];
     const bool is_begun = long_file != nullptr
-                              ? one.begin_write(self.random, place, long_file, i * kLongWrite, kLongWrite)
+                              ? one.begin_at(self.random, place, long_file, i * kLongWrite, kLongWrite, true)
                               : one.begin(self.random, place, pick(self.random), size_max_, self.random.one_in(3));
     if (!is_begun) continue;
     if (!is_polled && self.random.one_in(4)) one.cut_into_pieces(self.random);
@@ -246,8 +255,6 @@ void Program::reap(Self& self, penstock_queue* queue, std::vector<Asked>& asked)
   Completion completions[kDepthMax];
   std::vector<bool> seen(asked.size());
   std::uint32_t reaped = 0;
-  // A queue compares a file's descriptors once, until the next reap.
-  if (asked.empty()) (void)penstock_queue_reap(queue, completions, kDepthMax, 0, 0, &reaped);
   for (auto left = static_cast<unsigned>(asked.size()); left > 0;) {
     const std::int64_t limit = self.random.one_in(2) ? -1 : static_cast<std::int64_t>(self.random.below(kMillisecond));
     const auto least = static_cast<unsigned>(self.random.between(limit < 0 ? 1 : 0, left));
@@ -371,8 +378,7 @@ void Program::use_another_session(Self& self) {
       if (!asked.begin(random, place, handle, size_max_, random.one_in(3))) continue;
       if (random.one_in(4)) asked.cut_into_pieces(random);
       Report report;
-      const penstock_status ended = penstock_transfer(&asked.request, &report);
-      finish(asked, ended, report, sums);
+      finish(asked, penstock_transfer(&asked.request, &report), report, sums);
     }
   }
   if (random.one_in(4)) compare_counters(session, sums);  // All of its pages are touched for that.

@@ -20,12 +20,16 @@ const char* draw_of(Random& random, std::initializer_list<const char*> values) {
 
 void draw_settings(Random& random, const std::function<void(const char* name, const char* value)>& set) {
   set("device", gpu().is_there() ? "cuda" : "host");
+  const bool has_nvfs = gpu().is_there() && nvfs().is_there();
   const bool has_dmabufs = gpu().is_there() && dmabufs().is_there(),
              has_vendor = gpu().is_there() && vendor().is_there();
+  const bool wants_nvfs = has_nvfs && !has_vendor && !random.one_in(4);
   const char* const direct =
       has_vendor && !(has_dmabufs && random.one_in(2)) ? "vendor,bounce,host" : "dmabuf,bounce,host";
-  set("paths", draw_of(random, {"auto", has_dmabufs || has_vendor ? direct : "bounce,host", "pagecache,bounce,host"}));
-  if (gpu().is_there() && nvfs().is_there()) set("nvfs", "on"), set("scratch", nvfs().scratch().c_str());
+  const char* const paths =
+      draw_of(random, {"auto", has_dmabufs || has_vendor ? direct : "bounce,host", "pagecache,bounce,host"});
+  set("paths", wants_nvfs ? "auto" : paths);
+  if (has_nvfs) set("nvfs", "on"), set("scratch", nvfs().scratch().c_str());
   if (has_dmabufs) set("dmabuf", "true"), set("scratch", dmabufs().scratch().c_str());
   if (has_vendor) set("vendor", draw_of(random, {"auto", "force"})), set("vendor_library", Vendor::library());
   set("policy", draw_of(random, {"throughput", "balanced", "cpu"}));
@@ -33,7 +37,8 @@ void draw_settings(Random& random, const std::function<void(const char* name, co
   set("chunk_kib", draw_of(random, {"64", "128", "4096"}));
   set("bounce_mib", draw_of(random, {"1", "2", "16"}));
   set("io_uring", draw_of(random, {"auto", "auto", "auto", "off"}));
-  set("direct_io", draw_of(random, {"auto", "always", "never"}));
+  const char* const direct_io = draw_of(random, {"auto", "always", "never"});
+  set("direct_io", wants_nvfs ? "auto" : direct_io);
   set("registration_cache_mib", draw_of(random, {"0", "1", "64"}));
 }
 
@@ -48,6 +53,8 @@ void draw_weather(Random& random) {
   constexpr unsigned kRates[] = {0, 100, 20, 5};
   const bool is_fair = random.one_in(6);  // Nothing goes wrong.
   for (unsigned& one_in : disk().weather) one_in = is_fair ? 0 : kRates[random.below(4)];
+  // Behind one such error nvidia-fs is not asked any more.
+  if (nvfs().is_there() && !random.one_in(4)) disk().weather[static_cast<std::size_t>(Fault::broken)] = 0;
 }
 
 }  // namespace penstock::simulation

@@ -73,7 +73,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("names", nargs="*")
-    words = parser.parse_args()
+    words = parser.parse_intermixed_args()
     if git("status", "--porcelain", "--", "src", "kv").strip():
         sys.exit("measure: src/ or kv/ has changes of its own")
     patches = [each for each in sorted(HERE.glob("*.patch")) if not words.names or each.stem in words.names]
