@@ -61,6 +61,8 @@ void Gpu::plug_in() {
   tells_when_lost_ = random.one_in(2);
   constexpr unsigned kRefusals[] = {0, 400, 40, 12};
   refuses_one_in_ = kRefusals[random.below(4)];
+  if (random.one_in(2))
+    refuses_after_ = static_cast<unsigned>(random.between(20, 400));  // Self-tests are over by then.
   if (random.one_in(4)) coming_loss_ = 1 << random.between(3, 15);
   default_ = open_stream(true);
   default_->is_default = true;
@@ -86,7 +88,8 @@ int Gpu::trouble(bool may_be_refused) {
   if (loss_ != 0) return loss_;
   if (coming_loss_ > 0 && --coming_loss_ == 0) be_lost();
   if (loss_ != 0) return loss_;
-  if (!may_be_refused || refuses_one_in_ == 0 || !scheduler().random().one_in(refuses_one_in_)) return CUDA_SUCCESS;
+  const bool may_refuse = may_be_refused && refuses_one_in_ != 0 && ++asked_ > refuses_after_;
+  if (!may_refuse || !scheduler().random().one_in(refuses_one_in_)) return CUDA_SUCCESS;
   count(Fault::refused);
   ++refused_[kOutOfMemory];
   return kOutOfMemory;

@@ -141,7 +141,8 @@ class Gpu {
   GpuStream* default_ = nullptr;
   std::deque<GpuStream*> calls_;
   bool has_words_ = true, tells_when_lost_ = true, has_kernels_ = true;
-  unsigned refuses_one_in_ = 0;
+  unsigned refuses_one_in_ = 0, refuses_after_ = 0;  // One call in so many, behind so many of those that may be.
+  unsigned asked_ = 0;
   std::map<int, unsigned> refused_;
   int loss_ = 0, coming_loss_ = 0;
 };
