@@ -14,6 +14,7 @@
 #include "kv/follower.h"
 #include "kv/store.h"
 #include "kv/test_chunks.h"
+#include "simulation/misdirected.h"
 #include "simulation/scheduler.h"
 
 namespace penstock::simulation {
@@ -34,6 +35,8 @@ class SlowVolume final : public kv::Volume {
   // The process is killed at this change, which is torn: no later one reaches the drive. 0: it lives.
   void kill_at(std::uint64_t change) { is_killed_ = false, changes_left_ = change; }
   bool is_killed() const { return is_killed_; }
+  Misdirected& misdirected() { return misdirected_; }
+  const Misdirected& misdirected() const { return misdirected_; }
 
   void transfer_each(std::span<penstock_request> requests, const Ended& ended) override {
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -42,7 +45,7 @@ class SlowVolume final : public kv::Volume {
       const auto keep = [&](std::span<const EndedRequest> all) { one.moved = all.front().moved; };
       const auto move = [&] { volume_.transfer_each(requests.subspan(i, 1), keep); };
       if (requests[i].op == PENSTOCK_READ) move();
-      else change(move);
+      else change([&] { misdirected_.write_slab(offset_of(requests[i]), bytes_of(requests[i]), move); });
       pass_time();
       ended({&one, 1});
     }
@@ -64,17 +67,24 @@ class SlowVolume final : public kv::Volume {
   core::Status write_journal(std::uint64_t offset, std::span<const std::byte> bytes) override {
     pass_time();
     core::Status status = killed();
-    change([&] { status = volume_.write_journal(offset, bytes); });
+    change([&] { misdirected_.write_journal(offset, [&] { status = volume_.write_journal(offset, bytes); }); });
     return status;
   }
   core::Status replace_journal(std::span<const std::byte> bytes, bool& is_replaced) override {
     pass_time();
     core::Status status = killed();
-    change([&] { status = volume_.replace_journal(bytes, is_replaced); });
+    const auto replace = [&] { return (status = volume_.replace_journal(bytes, is_replaced)).ok(); };
+    change([&] { misdirected_.replace_journal(replace); });
     return status;
   }
 
  private:
+  static std::uint64_t offset_of(const penstock_request& request) {
+    return static_cast<std::uint64_t>(request.file_offset);
+  }
+  static std::uint64_t bytes_of(const penstock_request& request) {
+    return request.pieces == nullptr ? request.size : kv::bytes_of({request.pieces, request.piece_count});
+  }
   static void pass_time() {
     Random& random = scheduler().random();
     scheduler().wait(Call::file, nullptr, scheduler().now() + random.below(random.one_in(32) ? 5'000'000 : 100'000));
@@ -92,6 +102,7 @@ class SlowVolume final : public kv::Volume {
   }
 
   kv::FakeVolume& volume_;
+  Misdirected misdirected_{volume_};
   std::uint64_t changes_left_ = 0;
   bool is_killed_ = false;
 };
@@ -104,8 +115,11 @@ class Chunks {
  private:
   struct Known {
     std::uint64_t version = 0;            // 0: perhaps none.
+    std::uint64_t slot = 0;               // Where it lies.
+    bool is_of_this_life = false;         // Older ones may have been written over by a put that the journal has not.
     std::uint64_t committed = 0;          // What must survive, unless the store let it go; 0: nothing.
     std::set<std::uint64_t> after_crash;  // What may be there then.
+    std::set<std::uint64_t> ever;         // What was put.
   };
   // Of one thread, which alone puts and erases its keys.
   struct Owner {
@@ -115,6 +129,8 @@ class Chunks {
   };
 
   void open();
+  bool is_hit(std::uint64_t key, std::uint64_t slot) const;
+  static Outcome ask(kv::StoreView& store, std::uint64_t key, std::vector<std::byte>& memory, std::uint64_t& slot);
   void act(Owner& owner, unsigned rounds);
   void put(Owner& owner, std::uint64_t key);
   void get(Owner& owner, std::uint64_t key);
@@ -122,7 +138,8 @@ class Chunks {
   void follow(Random random, unsigned rounds);
   bool was_put(std::uint64_t key, const std::vector<std::byte>& memory) const;
   void end_life(std::vector<Owner>& owners);
-  void expect_committed(kv::StoreView& store, const std::vector<Owner>& owners, const char* otherwise);
+  void expect_committed(kv::StoreView& store, const std::vector<Owner>& owners, bool is_journal_hit,
+                        const char* otherwise);
 
   kv::FakeVolume inner_;
   SlowVolume volume_;
@@ -134,10 +151,17 @@ class Chunks {
 void Chunks::open() {
   volume_.kill_at(0);
   inner_.faults = {};
+  volume_.misdirected().begin(0);
   store_ = std::move(*kv::Store::open(volume_, {kv::name_of(0), kSlab, kExtent}));
   follower_ = std::make_unique<kv::Follower>(volume_, kv::name_of(0));
   if (scheduler().random().one_in(2)) inner_.faults = {0.02, 0.02, 0.1, 0.1, 0.01, 0.01};
   if (scheduler().random().one_in(2)) volume_.kill_at(scheduler().random().between(1, 300));
+  if (scheduler().random().one_in(3)) volume_.misdirected().begin(scheduler().random().one_in(2) ? 8 : 64);
+}
+
+// A misdirected write has hit a chunk that lies there.
+bool Chunks::is_hit(std::uint64_t key, std::uint64_t slot) const {
+  return volume_.misdirected().has_hit_slab(slot, kv::kHeaderBytes + bytes_of_key(key));
 }
 
 void Chunks::put(Owner& owner, std::uint64_t key) {
@@ -145,16 +169,34 @@ void Chunks::put(Owner& owner, std::uint64_t key) {
   const std::uint64_t version = ++last_version_;
   // It may be there from now on: somebody else's commit makes it durable before this put returns.
   known.after_crash.insert(version);
-  if (kv::put(*store_, key, kv::content_of(key, version, bytes_of_key(key))) == Outcome::done)
-    known.version = version, known.committed = 0;
+  known.ever.insert(version);
+  std::vector<std::byte> content = kv::content_of(key, version, bytes_of_key(key));
+  const iovec piece{content.data(), content.size()};
+  kv::Request request{.key = kv::name_of(key), .pieces = {&piece, 1}};
+  store_->put(kv::each_of({&request, 1}));
+  if (request.outcome == Outcome::done)
+    known.version = version, known.committed = 0, known.slot = request.chunk.slot_offset, known.is_of_this_life = true;
   ++done_;
+}
+
+Outcome Chunks::ask(kv::StoreView& store, std::uint64_t key, std::vector<std::byte>& memory, std::uint64_t& slot) {
+  const iovec piece{memory.data(), memory.size()};
+  kv::Request request{.key = kv::name_of(key), .pieces = {&piece, 1}};
+  store.get(kv::each_of({&request, 1}));
+  slot = request.chunk.slot_offset;
+  return request.outcome;
 }
 
 void Chunks::get(Owner& owner, std::uint64_t key) {
   Known& known = owner.known[key];
   std::vector<std::byte> memory(bytes_of_key(key));
-  const Outcome outcome = kv::get(*store_, key, memory);
+  std::uint64_t slot = 0;
+  const kv::Faults faults = inner_.faults;
+  const Outcome outcome = ask(*store_, key, memory, slot);
   ++done_;
+  const bool is_wrong_by_chance = !known.is_of_this_life || faults.read > 0 || faults.rot > 0;
+  if (outcome == Outcome::damaged && !is_wrong_by_chance && !is_hit(key, slot))
+    scheduler().fail("a store calls a chunk damaged that nothing has hit");
   if (outcome != Outcome::done) return;
   const auto is = [&](std::uint64_t version) { return memory == kv::content_of(key, version, memory.size()); };
   if (known.version != 0 ? is(known.version) : std::any_of(known.after_crash.begin(), known.after_crash.end(), is))
@@ -221,27 +263,39 @@ void Chunks::end_life(std::vector<Owner>& owners) {
     }
   }
   store_.reset();
+  const bool is_journal_hit = volume_.misdirected().has_hit_journal();
   // A follower forgets what it could not read: after such faults another one is asked.
   if (std::exchange(inner_.faults, {}).read > 0) follower_ = std::make_unique<kv::Follower>(volume_, kv::name_of(0));
   if (scheduler().random().one_in(2)) inner_.lose_power();
   if (!follower_->refresh().ok()) scheduler().fail("a journal cannot be read");
-  expect_committed(*follower_, owners, "another rank misses a committed chunk of a writer that ended");
+  expect_committed(*follower_, owners, is_journal_hit, "another rank misses a committed chunk of a writer that ended");
   open();
   const kv::Faults faults = std::exchange(inner_.faults, {});
-  expect_committed(*store_, owners, "a committed chunk is gone after its writer ended");
+  expect_committed(*store_, owners, is_journal_hit, "a committed chunk is gone after its writer ended");
   inner_.faults = faults;
   for (Owner& owner : owners) {
-    for (auto& [key, known] : owner.known) known.version = known.committed;
+    for (auto& [key, known] : owner.known) {
+      known.version = is_journal_hit ? 0 : known.committed;
+      known.is_of_this_life = false;
+      if (is_journal_hit) known.committed = 0, known.after_crash = known.ever;
+    }
   }
 }
 
-void Chunks::expect_committed(kv::StoreView& store, const std::vector<Owner>& owners, const char* otherwise) {
+// Where a misdirected write has hit the journal, chunks may be missing, and an older one of a key be back: records tell
+// where chunks lie, not that there are no others. Then a chunk that is served is one that was put.
+void Chunks::expect_committed(kv::StoreView& store, const std::vector<Owner>& owners, bool is_journal_hit,
+                              const char* otherwise) {
   for (const Owner& owner : owners) {
     for (const auto& [key, known] : owner.known) {
-      if (known.committed == 0) continue;
+      if (known.committed == 0 && !is_journal_hit) continue;
       std::vector<std::byte> memory(bytes_of_key(key));
-      const bool is_there = kv::get(store, key, memory) == Outcome::done;
-      if (!is_there || memory != kv::content_of(key, known.committed, memory.size())) scheduler().fail(otherwise);
+      std::uint64_t slot = 0;
+      const bool is_there = ask(store, key, memory, slot) == Outcome::done;
+      const auto is = [&](std::uint64_t version) { return memory == kv::content_of(key, version, memory.size()); };
+      const bool is_right =
+          is_there && (is_journal_hit ? std::any_of(known.ever.begin(), known.ever.end(), is) : is(known.committed));
+      if (!is_right && (is_there || !(is_journal_hit || is_hit(key, known.slot)))) scheduler().fail(otherwise);
     }
   }
 }

@@ -35,14 +35,15 @@ enum class Fault : std::uint8_t {
   stalled,
   doubled,
   refused,
-  ring
+  ring,
+  misdirected
 };
-inline constexpr std::size_t kFaults = 10;
-inline constexpr const char* kFaultNames[kFaults] = {"EINTR", "short",   "EIO",     "ENOSPC",  "EAGAIN",
-                                                     "late",  "stalled", "doubled", "refused", "ring"};
+inline constexpr std::size_t kFaults = 11;
+inline constexpr const char* kFaultNames[kFaults] = {"EINTR",   "short",   "EIO",     "ENOSPC", "EAGAIN",     "late",
+                                                     "stalled", "doubled", "refused", "ring",   "misdirected"};
 
 // One transfer in so many has the fault; 0: none has. Calls that move nothing are refused, and rings break, at rates of
-// their own.
+// their own; no write of a file is misdirected, which has no checksum to tell by (misdirected.h).
 using Weather = std::array<unsigned, kFaults>;
 
 // A transfer, as the disk has decided about it.
