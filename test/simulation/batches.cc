@@ -15,6 +15,7 @@
 #include "cufile.h"
 #include "penstock/cufile_session.h"
 #include "simulation/asked.h"
+#include "simulation/driver_settings.h"
 
 namespace penstock::simulation {
 namespace {
@@ -216,7 +217,10 @@ void Batches::act(std::uint64_t seed) {
                                cuFileBufRegister(place.base(), place.room(), 0).err == CU_FILE_SUCCESS;
     if (is_registered) registered.push_back(place.base());
   }
-  for (unsigned i = 0; i < rounds_; ++i) self.random.one_in(3) ? call(self) : use_batch(self);
+  for (unsigned i = 0; i < rounds_; ++i) {
+    if (self.random.one_in(8)) change_driver_settings(self.random);
+    self.random.one_in(3) ? call(self) : use_batch(self);
+  }
   if (self.batch != nullptr) cuFileBatchIODestroy(self.batch);
   for (void* const base : registered) {
     if (cuFileBufDeregister(base).err != CU_FILE_SUCCESS) scheduler().fail("a registered buffer is not known");
