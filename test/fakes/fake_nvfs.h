@@ -3,9 +3,10 @@
 // The stand-in for the module nvidia-fs in unit tests, after nvfs_abi.h, the module's source, and the behaviour of
 // version 2.28.4 in an emulated machine: files are real ones with O_DIRECT, GPU memory is memory of this process. It is
 // strict: errors that kill a mapping kill it here, and calls that would trip a kernel assertion abort. An asynchronous
-// request fails the test: in a single-threaded process nothing holds its file, which is freed when the process dies,
-// and a mapping closed during the request stays pinned for good. Its limits: it moves bytes by the CPU, so it proves
-// nothing about DMA, BAR space, IOMMUs and the order in which a GPU sees bytes.
+// request fails the test, unless that looks for what it does itself: in a single-threaded process nothing holds its
+// file, which is freed when the process dies, and a mapping closed during the request stays pinned for good. Its
+// limits: it moves bytes by the CPU, so it proves nothing about DMA, BAR space, IOMMUs and the order in which a GPU
+// sees bytes.
 #pragma once
 
 #include <unistd.h>
@@ -93,6 +94,8 @@ class FakeNvfs final : public NvfsKernel {
       write_file = [](int fd, const std::byte* from, std::uint64_t bytes, std::int64_t offset, bool) {
         return ::pwrite(fd, from, bytes, offset);
       };
+  // Calls this when an asynchronous request ends, which has moved its bytes by then. Without it none is taken.
+  std::function<void(std::function<void()> answer)> answer_later;
   // The fault of a call where `faults` has none.
   std::function<Fault(unsigned long call)> draw_fault = [](unsigned long) { return Fault{}; };
 
@@ -103,6 +106,7 @@ class FakeNvfs final : public NvfsKernel {
   std::atomic<unsigned> pinned{0};    // Of them, with GPU memory.
   std::atomic<unsigned> maps_made{0};
   std::atomic<unsigned> under_way{0};  // Requests now.
+  unsigned asynchronous = 0;           // Requests now that nobody waits for within their calls.
   std::uint64_t shadow_bytes = 0;      // Now.
 
   // NVIDIA's library has made a request.
@@ -136,6 +140,7 @@ class FakeNvfs final : public NvfsKernel {
   int control_map(nvfs::Argument& argument);
   std::int64_t check_map(const nvfs::MapArgument& map) const;
   int control_io(unsigned long call, nvfs::Argument& argument);
+  int end_later(Group& group, nvfs::Argument& argument, nvfs::IoArgument io, std::int64_t result);
   std::int64_t check_file(const nvfs::IoArgument& io, bool is_write) const;
   std::int64_t check_range(const Group& group, const nvfs::IoArgument& io, int file_flags) const;
   std::int64_t carry_out(unsigned long call, const nvfs::IoArgument& io, const Group& group, std::uint64_t at_most);

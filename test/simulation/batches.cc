@@ -16,6 +16,7 @@
 #include "penstock/cufile_session.h"
 #include "simulation/asked.h"
 #include "simulation/driver_settings.h"
+#include "simulation/ends.h"
 
 namespace penstock::simulation {
 namespace {
@@ -218,6 +219,7 @@ void Batches::act(std::uint64_t seed) {
     if (is_registered) registered.push_back(place.base());
   }
   for (unsigned i = 0; i < rounds_; ++i) {
+    ends().exit_if_due();
     if (self.random.one_in(8)) change_driver_settings(self.random);
     self.random.one_in(3) ? call(self) : use_batch(self);
   }
@@ -234,6 +236,7 @@ Tally Batches::run() {
   for (std::uint64_t i = random.between(1, 3); i > 0; --i)
     threads.emplace_back([this, seed = random.next()] { act(seed); });
   if (random.one_in(8)) scheduler().refuse_threads(static_cast<unsigned>(random.between(1, 4)));
+  if (random.one_in(6)) ends().draw(random, tally_);
   for (std::thread& thread : threads) thread.join();
   for (const Opened& one : files_) cuFileHandleDeregister(one.cufile);
   files_.clear();

@@ -71,7 +71,7 @@ void Bytes::tell(struct stat& facts) const {
 }
 
 std::span<const std::byte> Bytes::look(std::uint64_t first, std::uint64_t size) const {
-  static Scratch scratch;
+  static auto& scratch = *new Scratch;  // Also behind exit().
   const std::span<std::byte> bytes = scratch.of(size);
   return bytes.first(read(bytes.data(), size, first));
 }

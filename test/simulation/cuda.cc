@@ -15,6 +15,7 @@
 #include "device/cuda/hash_kernel.h"
 #include "device/device.h"
 #include "simulation/dmabufs.h"
+#include "simulation/ends.h"
 #include "simulation/gpu.h"
 #include "simulation/vendor.h"
 
@@ -47,7 +48,7 @@ CUfunc_st kernels[] = {{core::kScatterKernelName, GpuWork::Kind::scatter},
                        {core::kCopyKernelName, GpuWork::Kind::copy_as_told},
                        {core::kChecksumKernelName, GpuWork::Kind::checksum},
                        {core::kHashKernelName, GpuWork::Kind::hash}};
-std::deque<CUevent_st> events;
+auto& events = *new std::deque<CUevent_st>;  // They outlive the destructors of exit().
 
 // Of a thread: how often the one context was pushed, and how its captures go on.
 thread_local unsigned depth = 0;
@@ -55,6 +56,7 @@ thread_local int capture_mode = 0;
 
 // A call that goes to the GPU.
 CUresult enter(bool may_be_refused = false) {
+  if (ends().is_exiting_here()) scheduler().fail("exit() calls the driver of a GPU");
   if (!gpu().is_there()) return kNotInitialized;
   scheduler().point(Call::ring);
   if (const CUresult error = gpu().trouble(may_be_refused); error != CUDA_SUCCESS) return error;
@@ -63,6 +65,7 @@ CUresult enter(bool may_be_refused = false) {
 
 // A call that needs no GPU fails only once the driver is shut down.
 CUresult look() {
+  if (ends().is_exiting_here()) scheduler().fail("exit() calls the driver of a GPU");
   if (!gpu().is_there()) return kNotInitialized;
   return gpu().loss() == CUDA_ERROR_DEINITIALIZED ? CUDA_ERROR_DEINITIALIZED : CUDA_SUCCESS;
 }

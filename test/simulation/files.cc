@@ -279,7 +279,7 @@ std::optional<std::string> File::end_write(std::uint32_t change, std::uint64_t b
 }
 
 bool File::are_of(std::span<const std::byte> bytes, std::uint32_t change, std::uint64_t first) const {
-  static Scratch scratch;
+  static auto& scratch = *new Scratch;  // Also behind exit().
   const std::span<std::byte> meant = scratch.of(bytes.size());
   stamp_range(meant, number_, change, first);
   return std::memcmp(meant.data(), bytes.data(), bytes.size()) == 0;
@@ -360,6 +360,12 @@ Moving::Moving(std::shared_ptr<File> file, bool is_write, std::span<const iovec>
 }
 
 Moving::~Moving() { std::erase(under_way(), this); }
+
+void Moving::land_all() {
+  for (const Moving* const one : under_way()) {
+    if (one->is_write_ && !has_unreached(one->memory_)) (void)one->move(0, bytes_of(one->memory_));
+  }
+}
 
 void Moving::forget_all() { under_way().clear(); }
 

@@ -211,6 +211,8 @@ class Moving {
   // A write through the page cache begins. Where a direct write is under way in one of its pages, the kernel may read
   // the page before and write it back after it, with the old bytes.
   static void require_no_neighbour(const File& file, std::uint64_t first, std::uint64_t end);
+  // The process has ended, and the kernel goes on with them. It must be asked for what it writes.
+  static void land_all();
   // Those of a parent end in the parent.
   static void forget_all();
 

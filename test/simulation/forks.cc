@@ -5,6 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <thread>
+
+#include "simulation/ends.h"
+#include "simulation/nvfs.h"
 #include "simulation/requests.h"
 
 namespace penstock::simulation {
@@ -39,8 +43,8 @@ void be_refused(const Inherited& inherited) {
   penstock_queue_close(inherited.queue);
 }
 
-// By a session of its own, to a file of its own.
-void move_bytes(Random& random) {
+// By a session of its own, to a file of its own. `may_leave`: exit() or a kill may come between.
+void move_bytes(Random& random, bool may_leave) {
   penstock_session* session = nullptr;
   if (open_session(random, &session).code != 0) scheduler().fail("a forked child opens no session");
   const auto handle = std::make_shared<Handle>();
@@ -53,6 +57,7 @@ void move_bytes(Random& random) {
   for (std::uint64_t left = random.between(1, 4); left > 0 && handle->raw != nullptr; --left) {
     const Place place(session, kSizeMax, random.one_in(2));
     Asked asked;
+    if (may_leave) ends().exit_if_due();
     if (!asked.begin(random, place, handle, kSizeMax, random.one_in(2))) continue;
     Report report;
     const penstock_status status = penstock_transfer(&asked.request, &report);
@@ -60,17 +65,37 @@ void move_bytes(Random& random) {
   }
   penstock_file_close(std::exchange(handle->raw, nullptr));
   penstock_session_close(session);
-  if (scheduler().tasks_alive() > 1) scheduler().fail("a thread outlives the session of a forked child");
+  if (!may_leave && scheduler().tasks_alive() > 1) scheduler().fail("a thread outlives the session of a forked child");
+}
+
+// While threads of its own are within calls, as its parent's were when it forked.
+[[noreturn]] void leave_busy(Random& random) {
+  static const Tally none;
+  scheduler().refuse_threads(0);
+  ends().draw(random, none);
+  std::vector<std::thread> threads;
+  for (std::uint64_t i = random.between(1, 3); i > 0; --i) {
+    threads.emplace_back([seed = random.next()] {
+      Random own(seed);
+      move_bytes(own, true);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ends().exit_now();
 }
 
 [[noreturn]] void be_a_child(Random& random, const Inherited& inherited) {
   ::alarm(kPatienceSeconds);
   scheduler().forget_others();
   Moving::forget_all();
+  Nvfs::forget_parents();
+  const bool may_exit = !ends().is_exiting();  // A parent that is within it may have the C library's lock.
+  ends().begin([] {});
   be_refused(inherited);
   if (random.one_in(2)) penstock_file_close(inherited.handle->raw);
   if (random.one_in(2)) penstock_session_close(inherited.session);
-  move_bytes(random);
+  if (may_exit && random.one_in(2)) leave_busy(random);
+  move_bytes(random, false);
   ::_exit(0);
 }
 

@@ -109,6 +109,11 @@ void Gpu::be_lost() {
   scheduler().wake(this);
 }
 
+void Gpu::shut_down() {
+  if (loss_ == 0) be_lost();
+  loss_ = CUDA_ERROR_DEINITIALIZED;
+}
+
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
 // The first room that is large enough.

@@ -110,6 +110,8 @@ class Gpu {
   [[noreturn]] void run_calls();
 
   // ---- What goes wrong
+  // The driver has ended with its process, which still calls it.
+  void shut_down();
   // The driver's error by which the next call fails: it is lost, or this call is refused; else 0.
   int trouble(bool may_be_refused);
 

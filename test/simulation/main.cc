@@ -30,6 +30,7 @@
 #include "simulation/chunks.h"
 #include "simulation/dmabufs.h"
 #include "simulation/drive.h"
+#include "simulation/ends.h"
 #include "simulation/files.h"
 #include "simulation/gpu.h"
 #include "simulation/heap.h"
@@ -92,6 +93,14 @@ Tally run_with_a_gpu(Random& random) {
   return run_requests();
 }
 
+void keep(Result& result, Nanoseconds began) {
+  std::memcpy(result.faults, disk().faults.data(), sizeof result.faults);
+  result.transfers = disk().transfers;
+  result.points = scheduler().points();
+  result.trace = scheduler().trace();
+  result.time = scheduler().now() - began;
+}
+
 void limit_time(long seconds) {
   const itimerval limit{{}, {seconds, 0}};
   ::setitimer(ITIMER_PROF, &limit, nullptr);
@@ -122,17 +131,17 @@ void simulate(std::uint64_t seed, const Options& options, Result& result) {
   scheduler().begin(seed, options.is_traced);
   if (options.is_guarded || seed % kGuardedOf == 0) guard_heap();
   const Nanoseconds began = scheduler().now();
+  ends().begin([&result, began] {
+    result.tally = *ends().tally();
+    keep(result, began);
+  });
   Random& random = scheduler().random();
   if (random.one_in(4)) result.chunks = run_chunks();
   else if (random.one_in(8)) result.tally = run_objects();
   else if (random.one_in(8)) result.tally = run_batches();
   else if (!random.one_in(5)) result.tally = run_requests();
   else result.tally = run_with_a_gpu(random);
-  std::memcpy(result.faults, disk().faults.data(), sizeof result.faults);
-  result.transfers = disk().transfers;
-  result.points = scheduler().points();
-  result.trace = scheduler().trace();
-  result.time = scheduler().now() - began;
+  keep(result, began);
 }
 
 // By a process of its own: what this one had allocated would move what the next run allocates, and with it where a

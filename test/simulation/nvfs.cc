@@ -27,8 +27,9 @@ constexpr std::int64_t kInterrupted = 512, kNotSupported = 524;
 constexpr std::int64_t kMapErrors[] = {ENOMEM, EINVAL, EBUSY, EIO, kNotSupported};
 constexpr std::int64_t kMoveErrors[] = {EIO, EIO, EFAULT, EBUSY, kInterrupted};
 
-std::set<int> nodes;
-std::set<void*> shadows;
+// They outlive the destructors of exit().
+auto& nodes = *new std::set<int>;
+auto& shadows = *new std::set<void*>;
 
 // The number behind a node's name, or -1.
 int node_of(const char* name) {
@@ -114,6 +115,9 @@ void Nvfs::plug_in() {
   fake_->draw_fault = [this](unsigned long call) { return draw_fault(call); };
   fake_->reach = [this](std::uint64_t address, std::uint64_t bytes) { return reach(address, bytes); };
   fake_->write_file = write;
+  fake_->answer_later = [](std::function<void()> answer) {
+    scheduler().at(scheduler().now() + scheduler().random().between(10'000, 2'000'000), std::move(answer));
+  };
   scratch_ = disk().create(kScratchBytes);
   scratch_->be_scratch();
   scratch_fd_ = disk().open(scratch_, true);
@@ -161,6 +165,14 @@ const char* Nvfs::left_over() const {
   if (fake_->pinned != 0) return "GPU memory stays pinned by nvidia-fs";
   if (fake_->mappings != 0) return "a shadow buffer of nvidia-fs is left";
   return fake_->open_nodes != 0 ? "a node of nvidia-fs is left open" : nullptr;
+}
+
+void Nvfs::forget_parents() { shadows.clear(); }
+
+// A synchronous request ends before its process does.
+const char* Nvfs::lost_with_process() const {
+  if (!is_there() || fake_->asynchronous == 0) return nullptr;
+  return "a process ends with an asynchronous request of nvidia-fs, whose file is freed and whose pin is lost";
 }
 
 }  // namespace penstock::simulation

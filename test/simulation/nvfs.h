@@ -27,6 +27,10 @@ class Nvfs {
   std::uint64_t moved() const { return moved_; }
   // Why a session is not through with it though it is closed; null: it is.
   const char* left_over() const;
+  // What the kernel keeps for ever of a process that ends now; null: nothing.
+  const char* lost_with_process() const;
+  // A forked child has none of its parent's shadow buffers, and may have other memory there.
+  static void forget_parents();
 
   core::FakeNvfs* fake() const { return fake_.get(); }
 

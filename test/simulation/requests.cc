@@ -15,6 +15,7 @@
 #include "device/host/host_streams.h"
 #include "simulation/asked.h"
 #include "simulation/dmabufs.h"
+#include "simulation/ends.h"
 #include "simulation/forks.h"
 #include "simulation/gpu.h"
 #include "simulation/nvfs.h"
@@ -460,6 +461,7 @@ void Program::act(penstock_session* session, std::uint64_t number, std::uint64_t
   for (unsigned i = 0; i < 2 + kDepthMax; ++i)
     self.places.emplace_back(session, size_max_, i == 1 || (i > 1 && self.random.one_in(2)));
   for (unsigned i = 0; i < rounds_ && !(is_closing_ && self.random.one_in(4)); ++i) {
+    ends().exit_if_due();
     act_once(self);
     if (is_closing_ && self.random.one_in(2)) await_closing();
   }
@@ -479,6 +481,7 @@ Tally Program::run() {
     threads.emplace_back([=, this, seed = random.next()] { act(reference, i, seed); });
   }
   if (random.one_in(4)) scheduler().refuse_threads(static_cast<unsigned>(random.between(1, 4)));
+  if (random.one_in(10)) ends().draw(random, tally_);
   const bool is_closed_early = random.one_in(4);
   if (is_closed_early) {
     scheduler().wait(Call::program, nullptr, scheduler().now() + random.below(20 * kMillisecond));

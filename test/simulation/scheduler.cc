@@ -238,11 +238,7 @@ void Scheduler::run(void* argument) {
   current_task = task.number;
   all.arrive();
   task.result = task.body(task.argument);
-  while (!task.last_calls.empty()) {
-    const Task::LastCall call = task.last_calls.back();
-    task.last_calls.pop_back();
-    call.function(call.object);
-  }
+  all.end_values();
   all.note(Call::end, 0);
   task.state = Task::State::over;
   all.wake(&task);
@@ -252,6 +248,15 @@ void Scheduler::run(void* argument) {
 
 void Scheduler::call_at_end(void (*function)(void*), void* object) {
   running_->last_calls.push_back({function, object});
+}
+
+void Scheduler::end_values() {
+  Task& task = *running_;
+  while (!task.last_calls.empty()) {
+    const Task::LastCall call = task.last_calls.back();
+    task.last_calls.pop_back();
+    call.function(call.object);
+  }
 }
 
 // ---- Threads --------------------------------------------------------------------------------------------------------

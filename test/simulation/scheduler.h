@@ -88,6 +88,8 @@ class Scheduler {
   pthread_t self() const;
   // When the running thread ends, before those that were told earlier.
   void call_at_end(void (*function)(void*), void* object);
+  // It ends now, or its process does by its call of exit().
+  void end_values();
 
   // In a forked child: only the calling thread is left, and no event is to come. What they held stays as it was.
   void forget_others();
