@@ -277,11 +277,11 @@ int FakeNvfs::control_io(unsigned long call, nvfs::Argument& argument) {
   const std::int64_t result = carry_out(call, io, group, std::min<std::uint64_t>(fault.at_most, io.size));
   --under_way;
   lock.lock();
+  if (counts_grow && result >= 0) (call == nvfs::kWrite ? writes_ok_ : reads_ok_) += 1;
   if ((io.flags & nvfs::kSync) == 0) return end_later(group, argument, io, result);
   group.state = result == -EINTR ? State::dead : State::ready;
   if (result == -EINTR) return fail(argument, kInterrupted);
   if (result < 0) return fail(argument, -result);
-  if (counts_grow) (call == nvfs::kWrite ? writes_ok_ : reads_ok_) += 1;
   scribble(*group.fence);
   io.result = result + fault.told_besides;
   argument.put(io);

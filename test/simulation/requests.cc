@@ -481,7 +481,7 @@ Tally Program::run() {
     threads.emplace_back([=, this, seed = random.next()] { act(reference, i, seed); });
   }
   if (random.one_in(4)) scheduler().refuse_threads(static_cast<unsigned>(random.between(1, 4)));
-  if (random.one_in(10)) ends().draw(random, tally_);
+  if (random.one_in(nvfs().is_there() ? 3 : 10)) ends().draw(random, tally_);
   const bool is_closed_early = random.one_in(4);
   if (is_closed_early) {
     scheduler().wait(Call::program, nullptr, scheduler().now() + random.below(20 * kMillisecond));
