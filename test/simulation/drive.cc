@@ -58,6 +58,7 @@ std::shared_ptr<File> Drive::find(int fd) {
   if (!is_made() || ::fstat(fd, &facts) != 0 || facts.st_dev != device_ || !S_ISREG(facts.st_mode)) return nullptr;
   std::shared_ptr<File>& file = files_[facts.st_ino];
   if (file == nullptr) file = disk().adopt(fd, static_cast<std::uint64_t>(facts.st_size));
+  file->look_at_size();
   return file;
 }
 

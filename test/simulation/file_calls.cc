@@ -236,6 +236,7 @@ int statx(int fd, const char* name, int flags, unsigned mask, struct statx* answ
   if (open == nullptr || result != 0 || name[0] != '\0') return result;
   answered->stx_mask |= kStatxDirectAlign;
   answered->stx_dio_mem_align = answered->stx_dio_offset_align = open->file->sector();
+  open->file->look_at_size();
   answered->stx_size = open->file->size();
   return 0;
 }
@@ -299,6 +300,7 @@ int ftruncate(int fd, off_t size) noexcept {
   static const auto really = REAL(ftruncate);
   const Disk::Open* const open = disk().find(fd);
   if (open == nullptr) return really(fd, size);
+  open->file->look_at_size();
   if (static_cast<std::uint64_t>(size) == open->file->size()) return 0;
   if (!open->file->is_of_a_drive()) scheduler().fail("the library changes a file's size");
   return open->file->resize(static_cast<std::uint64_t>(size)), 0;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -83,6 +84,12 @@ void File::draw_kind() {
   file_system_ = kFileSystems[random.below(3)];
   if (bytes_.descriptor() < 0) scheduler().fail("no file can be made");
   if (::fstat(bytes_.descriptor(), &facts_) != 0) scheduler().fail("a file has no facts");
+}
+
+void File::look_at_size() {
+  struct stat facts {};
+  if (is_of_a_drive_ && ::syscall(SYS_fstat, descriptor(), &facts) == 0)
+    note_size(static_cast<std::uint64_t>(facts.st_size));
 }
 
 // Of a drive's files the kernel knows all.
@@ -363,7 +370,8 @@ Moving::~Moving() { std::erase(under_way(), this); }
 
 void Moving::land_all() {
   for (const Moving* const one : under_way()) {
-    if (one->is_write_ && !has_unreached(one->memory_)) (void)one->move(0, bytes_of(one->memory_));
+    const bool may_stop = one->file_->is_of_a_drive() && scheduler().random().one_in(2);
+    if (one->is_write_ && !may_stop && !has_unreached(one->memory_)) (void)one->move(0, bytes_of(one->memory_));
   }
 }
 

@@ -86,6 +86,8 @@ class File {
   // As fstat tells it.
   void tell(struct stat& facts) const;
   void note_time() { ++times_; }
+  // Another process may have changed the size of a drive's file.
+  void look_at_size();
   // Somebody asks for what the kernel alone can do.
   void give_to_kernel() { bytes_.give_to_kernel(); }
   int allocate(int mode, std::uint64_t first, std::uint64_t end) { return bytes_.allocate(mode, first, end); }
