@@ -36,6 +36,7 @@
 #include "simulation/heap.h"
 #include "simulation/nvfs.h"
 #include "simulation/objects.h"
+#include "simulation/ranks.h"
 #include "simulation/requests.h"
 #include "simulation/scheduler.h"
 #include "simulation/vendor.h"
@@ -136,7 +137,7 @@ void simulate(std::uint64_t seed, const Options& options, Result& result) {
     keep(result, began);
   });
   Random& random = scheduler().random();
-  if (random.one_in(4)) result.chunks = run_chunks();
+  if (random.one_in(4)) result.chunks = random.one_in(16) ? run_ranks() : run_chunks();
   else if (random.one_in(8)) result.tally = run_objects();
   else if (random.one_in(8)) result.tally = run_batches();
   else if (!random.one_in(5)) result.tally = run_requests();
