@@ -102,7 +102,10 @@ Status Session::deregister_file(std::uint64_t handle) {
   // wait_and_take() waits for calls in flight; then the descriptors close.
   const std::unique_ptr<File> file = files_.wait_and_take(handle);
   engine_->forget_file(*file);
-  release_blocks_of_idle(*file);
+  // They are left to a registration that stays.
+  const std::uint64_t other = release_blocks_of_idle(*file);
+  if (other == 0 || !file->has_blocks_behind_end()) return success();
+  if (const PinnedFile heir(*this, other); heir) heir->note_blocks_behind_end();
   return success();
 }
 
@@ -248,13 +251,14 @@ bool Session::is_all_of(PointerFacts& memory, RawRequest request, std::span<cons
 
 void Session::release_blocks(std::uint64_t file_handle, File& file) {
   if (!files_.hold(file_handle)) return;
-  release_blocks_of_idle(file);
+  (void)release_blocks_of_idle(file);
   files_.let_go(file_handle);
 }
 
-// Releases the blocks of a file without requests in flight and without other registrations of the same open file.
-void Session::release_blocks_of_idle(File& file) {
-  descriptors_.when_alone(file, [&] { file.release_blocks_behind_end(); });
+// Releases the blocks of a file without requests in flight and without other registrations of the same file. Returns
+// the handle of one of these, or 0.
+std::uint64_t Session::release_blocks_of_idle(File& file) {
+  return descriptors_.when_alone(file, [&] { file.release_blocks_behind_end(); });
 }
 
 }  // namespace penstock::core

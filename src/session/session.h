@@ -115,7 +115,7 @@ class Session {
   void call_all(Call call) EXCLUDES(clients_mutex_);
   Status find_memory(const RawRequest& request, PointerFacts& memory) const;
   Status advise(std::uint64_t file, void (File::*note)());
-  void release_blocks_of_idle(File& file);
+  std::uint64_t release_blocks_of_idle(File& file);
 
   const std::uint32_t forks_ = fork_count();
   const Config config_;

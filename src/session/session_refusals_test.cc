@@ -148,6 +148,28 @@ TEST_F(SessionRefusals, BlocksBehindTheEndStayWhileAnotherHasTheFile) {
   EXPECT_EQ(storage_->released, 1u);
 }
 
+class CountingFiles final : public PosixStorage {
+ public:
+  CountingFiles() : PosixStorage(false) {}
+  bool release_blocks_behind_end(int) override { return ++released > 0; }
+  unsigned released = 0;
+};
+
+// The failed write that left them was by the registration that goes first.
+TEST(SessionDescriptors, LeaveBlocksBehindTheEndToTheRegistrationThatStays) {
+  auto files = std::make_unique<CountingFiles>();
+  const CountingFiles& counted = *files;
+  Session session(test_config(), std::move(files), std::make_unique<HostDeviceSet>());
+  const UniqueFd one(::memfd_create("one", MFD_CLOEXEC)), again(::fcntl(one.get(), F_DUPFD_CLOEXEC, 0));
+  const std::uint64_t first = session.register_file(one.get()).value();
+  const std::uint64_t second = session.register_file(again.get()).value();
+  { PinnedFile(session, first)->note_blocks_behind_end(); }
+  ASSERT_TRUE(session.deregister_file(first).ok());
+  EXPECT_EQ(counted.released, 0u) << "the other one may be writing there";
+  ASSERT_TRUE(session.deregister_file(second).ok());
+  EXPECT_EQ(counted.released, 1u);
+}
+
 // A number that was closed and given to another file is that file's.
 TEST(SessionDescriptors, AreKnownByTheFileThatTheyAreOf) {
   Session session(test_config(), std::make_unique<PosixStorage>(false), std::make_unique<HostDeviceSet>());

@@ -28,12 +28,15 @@ void UserDescriptors::remove(std::uint64_t handle) {
   std::erase_if(all_, [&](const Known& known) { return known.handle == handle; });
 }
 
-void UserDescriptors::when_alone(const File& file, const std::function<void()>& work) {
+std::uint64_t UserDescriptors::when_alone(const File& file, const std::function<void()>& work) {
   const MutexLock lock(mutex_);
   const auto is_other = [&](const Known& known) {
     return known.is_of(file.facts()) && known.own != file.own_descriptor();
   };
-  if (std::none_of(all_.begin(), all_.end(), is_other)) work();
+  const auto other = std::find_if(all_.begin(), all_.end(), is_other);
+  if (other != all_.end()) return other->handle;
+  work();
+  return 0;
 }
 
 }  // namespace penstock::core

@@ -20,8 +20,9 @@ class UserDescriptors {
   // Remembers the descriptor under the handle that insert() gives the file. Fails with already_registered.
   Result<std::uint64_t> add(int fd, const File& file, const std::function<Result<std::uint64_t>()>& insert);
   void remove(std::uint64_t handle);
-  // Calls `work` if the file has only this registration; no other is added meanwhile.
-  void when_alone(const File& file, const std::function<void()>& work);
+  // Calls `work` if the file has only this registration; no other is added meanwhile. Returns the handle of another
+  // one, or 0.
+  std::uint64_t when_alone(const File& file, const std::function<void()>& work);
 
  private:
   struct Known {

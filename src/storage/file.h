@@ -105,6 +105,7 @@ class File {
   WriteTurns* write_turns() { return takes_turns_ ? &write_turns_ : nullptr; }
   // A failed write has left preallocated blocks behind the file's end.
   void note_blocks_behind_end() { blocks_behind_end_.store(true, std::memory_order_relaxed); }
+  bool has_blocks_behind_end() const { return blocks_behind_end_.load(std::memory_order_relaxed); }
   // Releases them if possible (storage.h). Call it with no request of the file in flight.
   void release_blocks_behind_end();
   // One word per path for its own state of the file, a value or a pointer; 0 is empty. So a request needs no lookup and
