@@ -12,6 +12,7 @@
 #include "penstock/device_memory.h"
 #include "simulation/dmabufs.h"
 #include "simulation/gpu.h"
+#include "simulation/leases.h"
 #include "simulation/nvfs.h"
 #include "simulation/vendor.h"
 #include "stress/history.h"
@@ -37,6 +38,11 @@ std::string text_of(const penstock_status& status) {
   char text[400];
   (void)penstock_status_message(status, text, sizeof text);
   return text;
+}
+
+Handle::~Handle() {
+  penstock_file_close(raw);
+  if (!is_lost && raw != nullptr) require_no_blocks_behind_end(*file);
 }
 
 Place::Place(penstock_session* session, std::size_t room, bool on_device)

@@ -19,7 +19,7 @@ struct Handle {
   std::shared_ptr<File> file;
   penstock_file* raw = nullptr;
   bool is_lost = false;  // The library's descriptors of it were taken.
-  ~Handle() { penstock_file_close(raw); }
+  ~Handle();
 };
 
 std::string text_of(const penstock_status& status);

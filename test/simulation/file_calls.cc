@@ -20,6 +20,7 @@
 
 #include "simulation/drive.h"
 #include "simulation/files.h"
+#include "simulation/leases.h"
 #include "simulation/scheduler.h"
 
 namespace {
@@ -129,6 +130,7 @@ int open_by(Real really, const char* name, int flags, mode_t mode, More... folde
   if (known == nullptr) return really(folder..., name, flags, mode);
   const Disk::Open kept = *known;
   scheduler().point(Call::file);
+  if ((flags & O_PATH) == 0 && !pass_leases(*kept.file, (flags & O_NONBLOCK) == 0)) return errno = EWOULDBLOCK, -1;
   const int fd = really(folder..., name, flags & ~O_DIRECT, mode);
   disk().keep(fd, {kept.file, (flags & O_DIRECT) != 0});
   return fd;
@@ -168,8 +170,13 @@ int fcntl(int fd, int command, ...) {
   va_start(list, command);
   const long argument = va_arg(list, long);
   va_end(list);
-  const int result = really(fd, command, argument);
   const Disk::Open* const open = disk().find(fd);
+  if (open != nullptr && command == F_GETLEASE) return lease_of(fd);
+  if (open != nullptr && command == F_SETLEASE) {
+    const int error = set_lease(fd, static_cast<int>(argument));
+    return error == 0 ? 0 : (errno = error, -1);
+  }
+  const int result = really(fd, command, argument);
   if (open == nullptr || result < 0) return result;
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) disk().keep(result, Disk::Open(*open));
   if (command == F_GETFL && open->is_direct) return result | O_DIRECT;
@@ -295,13 +302,17 @@ int sync_file_range(int fd, off_t offset, off_t size, unsigned flags) {
   return (flags & SYNC_FILE_RANGE_WAIT_AFTER) != 0 ? flush(*open, false) : 0;
 }
 
-// The library cuts a file where it ends anyway, for the blocks behind: nothing changes.
+// The library cuts a file where it ends anyway, for the blocks behind, while nobody can change the size.
 int ftruncate(int fd, off_t size) noexcept {
   static const auto really = REAL(ftruncate);
   const Disk::Open* const open = disk().find(fd);
   if (open == nullptr) return really(fd, size);
   open->file->look_at_size();
-  if (static_cast<std::uint64_t>(size) == open->file->size()) return 0;
+  if (!open->file->is_of_a_drive()) scheduler().point(Call::file);
+  if (static_cast<std::uint64_t>(size) == open->file->size()) {
+    if (!open->file->is_of_a_drive() && !has_lease(*open)) scheduler().fail("a file is cut without a lease");
+    return open->file->cut_at_end(), 0;
+  }
   if (!open->file->is_of_a_drive()) scheduler().fail("the library changes a file's size");
   return open->file->resize(static_cast<std::uint64_t>(size)), 0;
 }

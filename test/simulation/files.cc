@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "simulation/drive.h"
+#include "simulation/leases.h"
 #include "stress/history.h"
 
 namespace penstock::simulation {
@@ -252,8 +253,20 @@ void File::resize(std::uint64_t size) {
   ++disturbances_, ++times_;
   if (is_of_a_drive_) unflushed_.push_back({++writes_, 0, {}, {}, size_, size});
   if (size < size_) note_change(size, size_ - size);
+  if (size < size_) blocks_end_ = size;
   note_size(size);
   bytes_.resize(size);
+}
+
+void File::cut_at_end() {
+  blocks_end_ = 0;
+  bytes_.resize(size_);
+}
+
+int File::allocate(int mode, std::uint64_t first, std::uint64_t end) {
+  const int error = bytes_.allocate(mode, first, end);
+  if (error == 0) blocks_end_ = std::max(blocks_end_, end);
+  return error;
 }
 
 void File::punch(std::uint64_t first, std::uint64_t end) {
@@ -431,6 +444,7 @@ std::shared_ptr<File> Disk::adopt(int fd, std::uint64_t size) {
 }
 
 int Disk::open(const std::shared_ptr<File>& file, bool is_direct) {
+  (void)pass_leases(*file, true);
   const int fd = open_again(file->descriptor());
   keep(fd, {file, is_direct});
   return fd;
@@ -451,10 +465,21 @@ std::shared_ptr<File> Disk::find_by_descriptor(int descriptor) const {
 void Disk::keep(int fd, Open open) {
   if (fd < 0) return;
   if (static_cast<std::size_t>(fd) >= open_.size()) open_.resize(static_cast<std::size_t>(fd) + 32);
+  if (open.description == 0) open.description = ++descriptions_;
   open_[static_cast<std::size_t>(fd)] = std::move(open);
 }
 
+bool Disk::is_open(const File& file) const {
+  return std::any_of(open_.begin(), open_.end(), [&](const Open& one) { return one.file.get() == &file; });
+}
+
+bool Disk::is_open_beside(const Open& open) const {
+  const auto is_other = [&](const Open& one) { return one.file == open.file && one.description != open.description; };
+  return std::any_of(open_.begin(), open_.end(), is_other);
+}
+
 void Disk::take_descriptors(const File& file) {
+  forgive_blocks(file);
   const std::shared_ptr<File> other = create(file.size());
   for (std::size_t fd = 0; fd < open_.size(); ++fd) {
     if (open_[fd].file.get() != &file || open_[fd].is_of_others) continue;

@@ -90,7 +90,7 @@ class File {
   void look_at_size();
   // Somebody asks for what the kernel alone can do.
   void give_to_kernel() { bytes_.give_to_kernel(); }
-  int allocate(int mode, std::uint64_t first, std::uint64_t end) { return bytes_.allocate(mode, first, end); }
+  int allocate(int mode, std::uint64_t first, std::uint64_t end);
   // Whether it goes so this time, which is counted.
   bool has(Fault fault);
   Fate decide(bool is_write, bool is_direct, std::span<const iovec> memory, std::uint64_t offset);
@@ -101,6 +101,9 @@ class File {
   int flush(std::uint64_t writes);
   void resize(std::uint64_t size);
   void punch(std::uint64_t first, std::uint64_t end);
+  // It is cut where it ends, which gives back what was allocated behind.
+  void cut_at_end();
+  bool has_blocks_behind_end() const { return blocks_end_ > size_; }
   bool is_of_a_drive() const { return is_of_a_drive_; }
   // A module of the kernel writes bytes of its own where others were asked for: whoever asked must write again.
   void spoil(std::uint64_t offset, std::span<const std::byte> bytes);
@@ -172,8 +175,9 @@ class File {
   const std::uint8_t number_;
   Bytes bytes_;
   std::uint64_t size_;
-  struct stat facts_ {};     // What never changes of them.
-  std::uint64_t times_ = 1;  // That its change was stamped.
+  std::uint64_t blocks_end_ = 0;  // As far as blocks were allocated, which may be behind the size.
+  struct stat facts_ {};          // What never changes of them.
+  std::uint64_t times_ = 1;       // That its change was stamped.
   std::uint32_t sector_ = 512;
   long file_system_ = 0;
   Weather weather_{};
@@ -248,11 +252,14 @@ class Disk {
     std::shared_ptr<File> file;
     bool is_direct = false;
     bool is_of_others = false;  // Of a library beside ours, which nobody closes for it.
+    std::uint64_t description = 0;  // The open file, of which there may be several descriptors; 0: a new one.
   };
   // The file that is open and has this descriptor of its own; null: none.
   std::shared_ptr<File> find_by_descriptor(int descriptor) const;
   // Null for a descriptor of something else.
   const Open* find(int fd) const;
+  bool is_open(const File& file) const;
+  bool is_open_beside(const Open& open) const;  // By another open file.
   void keep(int fd, Open open);
   // Somebody closes all descriptors of the file by number, and opens another file, which takes the numbers.
   void take_descriptors(const File& file);
@@ -263,6 +270,7 @@ class Disk {
 
  private:
   std::vector<Open> open_;
+  std::uint64_t descriptions_ = 0;
   std::vector<std::pair<int, std::shared_ptr<File>>> taken_;
   std::uint8_t files_ = 0;
 };

@@ -18,6 +18,7 @@
 #include "simulation/ends.h"
 #include "simulation/forks.h"
 #include "simulation/gpu.h"
+#include "simulation/leases.h"
 #include "simulation/nvfs.h"
 #include "simulation/vendor.h"
 
@@ -340,6 +341,7 @@ void Program::change_file(Self& self) {
   scheduler().point(Call::program);  // Another thread may have the slot's file replaced meanwhile.
   Slot& slot = slots_[random.below(slots_.size())];
   File& file = *slot.handles[0]->file;
+  (void)pass_leases(file, true);
   const std::uint64_t size = file.size();
   if (random.one_in(16)) return take_descriptors(slot);
   switch (file.is_raw_drive() ? 5 : random.below(6)) {
