@@ -103,7 +103,8 @@ class File {
   void punch(std::uint64_t first, std::uint64_t end);
   // It is cut where it ends, which gives back what was allocated behind.
   void cut_at_end();
-  bool has_blocks_behind_end() const { return blocks_end_ > size_; }
+  // The one that its end lies in is not behind it.
+  bool has_blocks_behind_end() const { return blocks_end_ > (size_ + 4095) / 4096 * 4096; }
   bool is_of_a_drive() const { return is_of_a_drive_; }
   // A module of the kernel writes bytes of its own where others were asked for: whoever asked must write again.
   void spoil(std::uint64_t offset, std::span<const std::byte> bytes);
