@@ -29,7 +29,7 @@ using Role = kv::SessionVolume::Role;
 
 constexpr std::uint64_t kExtent = 64 << 10, kSlab = 24 * kExtent, kKeys = 16;  // All of them fit.
 constexpr std::uint64_t kVersions = 4096;
-constexpr unsigned kTriesMax = 50, kWritingThreads = 2;
+constexpr unsigned kTriesMax = 50, kWritingThreads = 2, kProcessesMax = 4;
 
 constexpr kv::Library kLibrary = {penstock_file_register, penstock_file_close,   penstock_file_sync,
                                   penstock_transfer,      penstock_queue_open,   penstock_queue_close,
@@ -44,8 +44,17 @@ struct Known {
   std::uint64_t versions;
   std::uint64_t committed[kKeys];  // It must survive; 0: nothing must.
   pid_t writer;                    // Of the lease; 0: nobody is.
-  std::uint64_t leases;            // How often that has changed.
+  pid_t openers[kProcessesMax];    // Who is about to take the lease, and may have it already.
+  std::uint64_t leases;            // How often somebody wanted it, took it, or let it go.
   std::uint64_t done, faults[kFaults], trace;
+
+  bool is_free() const {
+    return writer == 0 && std::all_of(std::begin(openers), std::end(openers), [](pid_t one) { return one == 0; });
+  }
+  void forget(pid_t process) {
+    std::replace(std::begin(openers), std::end(openers), process, 0);
+    if (writer == process) writer = 0, ++leases;
+  }
 };
 
 // One process.
@@ -79,15 +88,25 @@ class Rank {
 };
 
 core::Result<std::unique_ptr<kv::SessionVolume>> Rank::open(Role role) {
-  return kv::SessionVolume::open(kLibrary, session_, drive().folder(0), role, kSlab, random_.one_in(2));
+  const bool is_direct = random_.one_in(2);
+  const auto open_it = [&] {
+    return kv::SessionVolume::open(kLibrary, session_, drive().folder(0), role, kSlab, is_direct);
+  };
+  if (role == Role::reader) return open_it();
+  ++known_.leases;
+  pid_t& opener = *std::find(std::begin(known_.openers), std::end(known_.openers), 0);
+  opener = ::getpid();
+  auto volume = open_it();
+  opener = 0;
+  return volume;
 }
 
 // The lease is free once its process has ended, however it did.
 bool Rank::become_writer() {
-  const bool was_free = known_.writer == 0;
-  const std::uint64_t leases = known_.leases;
+  const bool was_free = known_.is_free();
+  const std::uint64_t leases = known_.leases + 1;
   auto volume = open(Role::writer);
-  const bool is_free = was_free && known_.writer == 0 && leases == known_.leases;
+  const bool is_free = was_free && known_.is_free() && leases == known_.leases;
   if (!volume.ok()) {
     if (volume.status().is_errno(EWOULDBLOCK) && is_free) scheduler().fail("a lease outlives its process");
     return false;
@@ -266,7 +285,7 @@ void Ranks::start(const std::function<void(Rank&)>& body) {
 
 // Beside the others, who do not run meanwhile.
 void Ranks::check() {
-  const Role role = known_.writer == 0 && scheduler().random().one_in(2) ? Role::writer : Role::reader;
+  const Role role = known_.is_free() && scheduler().random().one_in(2) ? Role::writer : Role::reader;
   start([role](Rank& rank) { rank.check(role); });
   while (conductor_.go_on(conductor_.alive() - 1)) continue;
 }
@@ -283,7 +302,7 @@ std::uint64_t Ranks::run() {
     const std::size_t next = random.below(conductor_.alive());
     const pid_t pid = conductor_.pid(next);
     if (conductor_.go_on(next)) continue;
-    if (known_.writer == pid) known_.writer = 0, ++known_.leases;
+    known_.forget(pid);
     if (known_.versions > 0) check();
     scheduler().point(Call::program, known_.trace);
   }
