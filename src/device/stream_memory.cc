@@ -54,7 +54,7 @@ unsigned StreamMemory::order_of(std::uint64_t bytes) {
 // One thread pins at a time: the next may find enough memory then. Small requests split a slab for large ones only if
 // no more may be pinned.
 Result<StreamBlock*> StreamMemory::take(std::uint64_t staging, std::uint64_t limit) {
-  if (order_of(staging) > BuddyAllocator::kOrderMax) return failure(Code::out_of_memory, kStep);
+  if (order_of(staging) > BuddyAllocator::kOrderMax) return failure(Code::limit, kStep);
   const unsigned fitting = order_of(std::max(staging, kSlabMax));
   if (StreamBlock* const block = find(staging, fitting)) return block;
   const MutexLock growing(growing_);
@@ -176,7 +176,7 @@ Status StreamMemory::add_blocks(std::uint64_t room, std::uint64_t limit) {
     const MutexLock lock(mutex_);
     const std::size_t count = block_slabs_.size() + 1;
     const bool has_share = count == 1 || count * kBlockSlab <= limit / kBlocksPart;
-    if (room < kBlockSlab || !has_share) return failure(Code::out_of_memory, kStep);
+    if (room < kBlockSlab || !has_share) return failure(Code::limit, kStep);
     free_.reserve(count * kBlocksInSlab);
     unacknowledged_.reserve(count * kBlocksInSlab);
     block_slabs_.reserve(count);
@@ -198,7 +198,7 @@ Status StreamMemory::add_slab(unsigned order, std::uint64_t room, std::uint64_t 
   const std::uint64_t least = std::max<std::uint64_t>(kUnit << order, page_size());
   const std::uint64_t wanted = std::max(least, std::bit_floor(std::clamp(limit / kSlabPart, kSlabMin, kSlabMax)));
   const std::uint64_t size = std::min(wanted, std::bit_floor(room));  // Both are powers of two.
-  if (size < least) return failure(Code::out_of_memory, kStep);
+  if (size < least) return failure(Code::limit, kStep);
   Slab slab{{.size = size}, BuddyAllocator(order_of(size))};
   {
     const MutexLock lock(mutex_);

@@ -80,8 +80,8 @@ class StreamMemory {
   StreamMemory(const StreamMemory&) = delete;
   StreamMemory& operator=(const StreamMemory&) = delete;
 
-  // Takes a block with at least `staging` bytes; fails with Code::out_of_memory if the slabs would exceed `limit`, or
-  // if memory is short. Throws nothing.
+  // Takes a block with at least `staging` bytes; fails with Code::limit if the slabs would exceed `limit`, and with
+  // Code::out_of_memory if memory is short. Throws nothing.
   Result<StreamBlock*> take(std::uint64_t staging, std::uint64_t limit);
   void give_back(StreamBlock& block);
   // Frees the block once its stream has written to_be_acknowledged.

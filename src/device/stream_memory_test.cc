@@ -49,7 +49,7 @@ class StreamMemoryTest : public testing::Test {
     for (;;) {
       const Result<StreamBlock*> block = memory_.take(staging, limit);
       if (!block.ok()) {
-        EXPECT_TRUE(block.status().is(Code::out_of_memory)) << describe(block.status());
+        EXPECT_TRUE(block.status().is(Code::limit)) << describe(block.status());
         return blocks;
       }
       blocks.push_back(*block);
@@ -181,9 +181,9 @@ TEST_F(StreamMemoryTest, WhatCannotBePinnedIsToldAndAskedForAgain) {
 }
 
 TEST_F(StreamMemoryTest, WhatNoLimitAllowsIsRefused) {
-  EXPECT_TRUE(memory_.take(4 * kKib, 0).status().is(Code::out_of_memory));
-  EXPECT_TRUE(memory_.take(UINT64_MAX, UINT64_MAX).status().is(Code::out_of_memory));
-  EXPECT_TRUE(memory_.take(2 * kMib, kMib).status().is(Code::out_of_memory));
+  EXPECT_TRUE(memory_.take(4 * kKib, 0).status().is(Code::limit));
+  EXPECT_TRUE(memory_.take(UINT64_MAX, UINT64_MAX).status().is(Code::limit));
+  EXPECT_TRUE(memory_.take(2 * kMib, kMib).status().is(Code::limit));
   EXPECT_LE(memory_.bytes(), kMib);
 }
 
