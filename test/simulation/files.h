@@ -231,6 +231,9 @@ class Moving {
   const bool is_apart_;
 };
 
+// A descriptor of its own for the file that this one has; -1 with an errno if there is none.
+int open_again(int fd);
+
 class Disk {
  public:
   Weather weather{};
@@ -252,7 +255,7 @@ class Disk {
   struct Open {
     std::shared_ptr<File> file;
     bool is_direct = false;
-    bool is_of_others = false;  // Of a library beside ours, which nobody closes for it.
+    bool is_of_others = false;      // Of a library beside ours, which nobody closes for it.
     std::uint64_t description = 0;  // The open file, of which there may be several descriptors; 0: a new one.
   };
   // The file that is open and has this descriptor of its own; null: none.
