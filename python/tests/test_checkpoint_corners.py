@@ -184,6 +184,7 @@ def test_what_a_shortage_keeps_from_being_read_is_no_reason_to_take_an_older_one
     monkeypatch.setattr(retention, name, read)
     with pytest.raises(OSError, match="Too many open files: .*step-2"):
         checkpoint.latest(tmp_path)
+    assert checkpoint.retain(tmp_path, 1) == []
     broken[0] = errno.EIO
     assert checkpoint.latest(tmp_path) == tmp_path / "step-1"
     assert "passed over: [Errno 5] Input/output error" in caplog.text
@@ -212,8 +213,8 @@ def test_checkpoints_that_go_meanwhile_disturb_neither_a_save_nor_retain(tmp_pat
             go("step-1")
         return names
 
-    def known_before(root):
-        found = known(root)
+    def known_before(*asked):
+        found = known(*asked)
         go("step-2")
         return found
 
@@ -309,8 +310,8 @@ def test_a_checkpoint_that_came_meanwhile_is_not_removed_for_an_older_one(tmp_pa
         checkpoint.save({"n": name}, tmp_path / name)
     known = retention._known
 
-    def and_then_another_save(root):
-        found = known(root)
+    def and_then_another_save(root, *more):
+        found = known(root, *more)
         checkpoint.save({"n": "new"}, tmp_path / "s1")
         return found
 

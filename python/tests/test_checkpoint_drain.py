@@ -167,6 +167,8 @@ def test_a_file_that_cannot_be_looked_at_is_not_told_as_missing(local, tmp_path,
     monkeypatch.setattr(Path, "lstat", fail)
     with pytest.raises(OSError, match=r"Too many open files: .*\.data"):
         checkpoint.drain(local, tmp_path / "shared")
+    monkeypatch.setattr(Path, "lstat", lambda path: fail(path) if "away" in path.parts else real(path))
+    assert checkpoint.drain([tmp_path / "away", local], tmp_path / "shared").name == local.name
 
 
 def test_folders_of_several_nodes_become_one(local, tmp_path, state):

@@ -113,10 +113,18 @@ def _check_target(target: Path, folders: list[Path], layout: Layout) -> bool:
 
 def _source_of(file: str, size: int, folders: list[Path]) -> Path:
     """The folder that has a data file: each rank writes to only one of them."""
-    sizes = {each: _size_of(each / file) for each in folders}
+    sizes: dict[Path, int | None] = {}
+    unknown: OSError | None = None
+    for each in folders:
+        try:
+            sizes[each] = _size_of(each / file)
+        except OSError as error:
+            unknown = unknown or error
     for folder, found in sizes.items():
         if found is not None and found >= size:
             return folder
+    if unknown is not None:
+        raise unknown
     for folder, found in sizes.items():
         if found is not None:
             raise CheckpointError(f"{folder / file}: it has {found} bytes, and {size} are expected: it was cut. Drain "

@@ -14,14 +14,14 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from penstock.checkpoint.layout import CheckpointError
 from penstock.checkpoint.notes import publish_note, read_note
-from penstock.checkpoint.retention import may_be_loaded, pass_over, whole
+from penstock.checkpoint.retention import may_be_loaded, tell, tell_or_raise, whole_in
 from penstock.checkpoint.states import load
 from penstock.checkpoint.verifying import verify
 from penstock.folders import make_folder
@@ -68,12 +68,13 @@ def resume(root: str | os.PathLike[str], *, need: Sequence[str] = (), from_older
 
     need: required parts: generations that lack one are skipped. from_older: parts that may be of another moment: if the
     generation lacks them, they are taken from the newest older one that has them. verified: reads all returned parts
-    and compares every checksum; damaged parts count as missing. `load` compares them, too, and raises.
+    and compares every checksum; damaged parts count as missing. `load` compares them, too, and raises. Raises OSError
+    if descriptors or memory are short; what else cannot be read is passed over, with a warning.
     """
     for each in (need, from_older):
         if isinstance(each, str):
             raise ValueError(f"{each!r} is text: expected names of parts in a list")
-    found = known(Path(root))
+    found = known(Path(root), tell_or_raise)
     for i in reversed(range(len(found))):
         generation = _checked(found[i], verified)
         if generation.parts and not set(need) - set(generation.parts):
@@ -145,18 +146,19 @@ def begin(root: Path, names: tuple[str, ...]) -> Path:
     return folder
 
 
-def known(root: Path) -> list[Generation]:
-    """All generations, oldest first, also those without a whole part. A folder without a manifest is not one."""
+def known(root: Path, take: Callable[[OSError], None]) -> list[Generation]:
+    """All generations, oldest first, also those without a whole part. A folder without a manifest is not one. take: is
+    given the error of what cannot be read, which it may raise."""
     found = []
     for _, folder in _folders(root):
         try:
             names = _names_of(folder)
-            there = {place.name: place for place in whole(folder)}
+            there = {place.name: place for place in whole_in(folder, take)}
         except CheckpointError as error:
             log.warning("passed over: %s", str(error))
             continue
         except OSError as error:
-            pass_over(error)
+            take(error)
             continue
         found.append(Generation(folder, names, {name: there[name] for name in names if name in there}))
     return found
@@ -174,7 +176,7 @@ def discard(folder: Path) -> None:
 
 def retain(root: Path, keep: int) -> None:
     """Removes generations older than the newest `keep` complete ones."""
-    complete = [generation.folder for generation in known(root) if not generation.missing]
+    complete = [generation.folder for generation in known(root, tell) if not generation.missing]
     if len(complete) < keep:
         return
     for _, folder in _folders(root):

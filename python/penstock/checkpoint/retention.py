@@ -25,8 +25,9 @@ Known = list[tuple[Path, Layout]]
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR)
 
 
-def _known(root: Path) -> Known:
-    """The checkpoints in a folder, oldest first, with their summaries. Skips other folders and damaged checkpoints."""
+def _known(root: Path, take: Callable[[OSError], None]) -> Known:
+    """The checkpoints in a folder, oldest first, with their summaries. Skips other folders and damaged checkpoints.
+    take: is given the error of what cannot be read, which it may raise."""
     found = []
     for place in root.iterdir() if root.is_dir() else ():
         try:
@@ -36,17 +37,21 @@ def _known(root: Path) -> Known:
         except CheckpointError as error:
             log.warning("passed over: %s", str(error))  # As text: the error object keeps the read bytes alive.
         except OSError as error:
-            pass_over(error)
+            take(error)
     return [each[1:] for each in sorted(found, key=lambda each: (each[0], str(each[1])))]
 
 
-def pass_over(error: OSError) -> None:
-    """Tells of what cannot be read, unless it is not there. Raises the error where it may be read a moment later, since
-    what is passed over then may be the newest."""
-    if error.errno in SHORTAGES:
-        raise error
+def tell(error: OSError) -> None:
+    """Tells of what is passed over since it cannot be read, unless it is not there."""
     if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
         log.warning("passed over: %s", error)
+
+
+def tell_or_raise(error: OSError) -> None:
+    """Raises the error where a moment later it may be read: what was passed over then may be the newest."""
+    if error.errno in SHORTAGES:
+        raise error
+    tell(error)
 
 
 def latest(root: str | os.PathLike[str]) -> Path | None:
@@ -60,7 +65,11 @@ def latest(root: str | os.PathLike[str]) -> Path | None:
 
 def whole(root: str | os.PathLike[str]) -> list[Path]:
     """All checkpoints that `latest` considers, the newest last."""
-    return [place for place, _ in _known(Path(root))]
+    return whole_in(Path(root), tell_or_raise)
+
+
+def whole_in(root: Path, take: Callable[[OSError], None]) -> list[Path]:
+    return [place for place, _ in _known(root, take)]
 
 
 def is_readable(place: Path) -> bool:
@@ -81,7 +90,7 @@ def may_be_loaded(place: Path) -> bool:
     try:
         return is_readable(place)
     except OSError as error:
-        pass_over(error)
+        tell_or_raise(error)
         return False
 
 
@@ -107,7 +116,7 @@ def retain(root: str | os.PathLike[str], keep: int) -> list[Path]:
     if keep < 1:
         raise ValueError(f"keep is {keep}: expected 1 at least")
     sweep_all(Path(root))
-    found = [each for each in _known(Path(root)) if not each[0].is_symlink()]
+    found = [each for each in _known(Path(root), tell) if not each[0].is_symlink()]
     sweep_empty(Path(root), [place for place, _ in found])
     kept = _newest(found, keep, lambda place, _: is_readable(place)) | _newest(found, 1, is_verified)
     gone = []

@@ -103,8 +103,8 @@ class SaverCallback(_Callback):  # type: ignore[misc]
         if stage != "fit":
             return
         _check(trainer)
-        self._saver = self._new_saver()
         newest = checkpoint.latest(self._root)
+        self._saver = self._new_saver()
         if newest is not None and trainer.ckpt_path is None:
             state = checkpoint.load(newest)
             self._random, self._saved_at = state.pop(_RANDOM), state["global_step"]
