@@ -201,7 +201,7 @@ void PagecacheChannel::fetch_waiting() {
   begin_pass();
   for (const std::uint32_t index : waiting_) {
     Slot& slot = slots_[index];
-    if (slot.request->shape.channel_facts.registers_first) register_extents(slot);
+    if (slot.request->shape.channel_facts.registers_first && !is_broken()) register_extents(slot);
     slot.status = start(slot);
     (slot.status.ok() ? launches_[static_cast<unsigned>(slot.request->op)].slots : done_).push_back(index);
   }
@@ -286,8 +286,12 @@ Completion PagecacheChannel::move_and_wait(const RoutedRequest& request, const C
   if (slot.status.ok()) {
     slot.status = copy_found_and_wait(request.op);
     begin_pass();
-    if (slot.status.ok()) verify(slot);
-    else break_off(slot.status), release_extents(slot);
+    if (slot.status.ok()) {
+      verify(slot);
+    } else {
+      break_off(slot.status);
+      release_extents(slot);
+    }
   }
   return completion_of(slot);
 }
