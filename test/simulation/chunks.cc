@@ -116,6 +116,7 @@ class Chunks {
   struct Known {
     std::uint64_t version = 0;            // 0: perhaps none.
     std::uint64_t slot = 0;               // Where it lies.
+    bool is_of_this_life = false;         // Older ones may have been written over by a put that the journal has not.
     std::uint64_t committed = 0;          // What must survive, unless the store let it go; 0: nothing.
     std::set<std::uint64_t> after_crash;  // What may be there then.
     std::set<std::uint64_t> ever;         // What was put.
@@ -174,7 +175,7 @@ void Chunks::put(Owner& owner, std::uint64_t key) {
   kv::Request request{.key = kv::name_of(key), .pieces = {&piece, 1}};
   store_->put(kv::each_of({&request, 1}));
   if (request.outcome == Outcome::done)
-    known.version = version, known.committed = 0, known.slot = request.chunk.slot_offset;
+    known.version = version, known.committed = 0, known.slot = request.chunk.slot_offset, known.is_of_this_life = true;
   ++done_;
 }
 
@@ -190,8 +191,16 @@ void Chunks::get(Owner& owner, std::uint64_t key) {
   Known& known = owner.known[key];
   std::vector<std::byte> memory(bytes_of_key(key));
   std::uint64_t slot = 0;
+  // Once the store has let a damaged chunk go, another one may lie there, and be whole.
+  const bool was_hit = is_hit(key, known.slot);
+  const std::uint64_t astray = volume_.misdirected().count();
   const Outcome outcome = ask(*store_, key, memory, slot);
   ++done_;
+  const bool is_wrong_by_chance = !known.is_of_this_life || inner_.faults.read > 0 || inner_.faults.rot > 0;
+  const bool may_be_hit = was_hit || astray != volume_.misdirected().count();
+  // A flush that a kill tears may undo writes, also under a get that another thread of the process had begun.
+  if (outcome == Outcome::damaged && !is_wrong_by_chance && !may_be_hit && !volume_.is_killed())
+    scheduler().fail("a store calls a chunk damaged that nothing has hit");
   if (outcome != Outcome::done) return;
   const auto is = [&](std::uint64_t version) { return memory == kv::content_of(key, version, memory.size()); };
   if (known.version != 0 ? is(known.version) : std::any_of(known.after_crash.begin(), known.after_crash.end(), is))
@@ -271,6 +280,7 @@ void Chunks::end_life(std::vector<Owner>& owners) {
   for (Owner& owner : owners) {
     for (auto& [key, known] : owner.known) {
       known.version = is_journal_hit ? 0 : known.committed;
+      known.is_of_this_life = false;
       if (is_journal_hit) known.committed = 0, known.after_crash = known.ever;
     }
   }

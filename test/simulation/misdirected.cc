@@ -24,6 +24,7 @@ bool Misdirected::happens() const { return one_in_ != 0 && scheduler().random().
 
 void Misdirected::lose(std::span<const std::byte> before, std::span<std::byte> from) {
   Random& random = scheduler().random();
+  ++count_;
   ++disk().faults[static_cast<std::size_t>(Fault::misdirected)];
   const std::vector<std::byte> written(from.begin(), from.end());
   std::fill(from.begin(), from.end(), std::byte{0});

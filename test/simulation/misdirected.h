@@ -28,6 +28,7 @@ class Misdirected {
 
   // Something of the range is not what was written there last.
   bool has_hit_slab(std::uint64_t offset, std::uint64_t bytes) const;
+  std::uint64_t count() const { return count_; }  // How many writes went astray.
   bool has_hit_journal() const { return has_hit_journal_; }
 
  private:
@@ -37,6 +38,7 @@ class Misdirected {
 
   kv::FakeVolume& volume_;
   unsigned one_in_ = 0;
+  std::uint64_t count_ = 0;
   std::set<std::uint64_t> hit_;  // Blocks of the slab.
   bool has_hit_journal_ = false;
 };
