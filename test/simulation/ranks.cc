@@ -83,7 +83,6 @@ class Rank {
   std::unique_ptr<kv::SessionVolume> volume_;
   std::unique_ptr<kv::Store> store_;
   std::uint64_t live_[kKeys] = {};  // Of the writer, what it put itself; 0: it does not know.
-  bool is_fair_ = true;             // Nothing goes wrong but what a run has anyway.
   std::uint64_t last_ = 0;          // The version that was got last.
 };
 
@@ -115,17 +114,12 @@ bool Rank::become_writer() {
   known_.writer = ::getpid();
   ++known_.leases;
   volume_ = std::move(*volume);
-  std::uint64_t committed[kKeys];
-  std::copy(std::begin(known_.committed), std::end(known_.committed), committed);
-  if (!is_fair_) std::fill(std::begin(known_.committed), std::end(known_.committed), 0);
   auto store = kv::Store::open(*volume_, {kv::name_of(0), kSlab, kExtent});
-  if (store.ok()) store_ = std::move(*store);
-  if (store_ == nullptr) return leave(), false;
-  // A chunk whose header cannot be read is given up.
+  if (!store.ok()) return leave(), false;
+  store_ = std::move(*store);
   for (std::uint64_t key = 0; key < kKeys; ++key) {
-    if (committed[key] == 0) continue;
-    if (store_->contains(kv::name_of(key))) known_.committed[key] = committed[key];
-    else if (is_fair_) scheduler().fail("a new writer does not find a committed chunk");
+    if (known_.committed[key] != 0 && !store_->contains(kv::name_of(key)))
+      scheduler().fail("a new writer does not find a committed chunk");
   }
   return true;
 }
@@ -206,8 +200,7 @@ void Rank::follow(Random& random) {
 
 void Rank::run() {
   static const Tally none;
-  is_fair_ = random_.one_in(2);
-  if (!is_fair_) draw_weather(random_);
+  if (random_.one_in(2)) draw_weather(random_);
   if (open_session(random_, &session_).code != 0) scheduler().fail("no session opens");
   if (!random_.one_in(4)) ends().draw(random_, none);
   for (std::uint64_t left = random_.between(1, 4); left > 0; --left) {
