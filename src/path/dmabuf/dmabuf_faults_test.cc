@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <random>
+#include <set>
+#include <span>
 #include <string>
 
 #include "fakes/dmabuf_fixture.h"
@@ -100,6 +102,29 @@ TEST_F(DmabufFaultTest, ADeviceThatIsFullByNowBounces) {
   const std::unique_ptr<Channel> channel = this->channel();
   ASSERT_NE(channel, nullptr);
   EXPECT_EQ(read_and_compare(*channel, 100, 150'000), pipeline_reason::self_test_no_room) << "told as bounced";
+}
+
+TEST_F(DmabufFaultTest, ADeviceThatIsFullByNowLeavesTheChannelItsDepth) {
+  ASSERT_TRUE(judge().usable);
+  gpu_->is_full = true;
+  const std::unique_ptr<Channel> channel = this->channel(4);
+  const Plan plan = this->plan(Op::read, 0, 4 * kChunk);
+  std::uint64_t submitted = 0;
+  for (; submitted < 4 && channel->has_room(); ++submitted)
+    channel->submit(request(Op::read), plan.chunk(submitted), submitted);
+  EXPECT_EQ(submitted, 4u);
+  EXPECT_FALSE(channel->has_room());
+  std::set<std::uint64_t> ended;
+  for (Completion completions[3]; !channel->is_idle();) {  // One is left for the next look.
+    const unsigned count = channel->poll(completions, true);
+    for (const Completion& completion : std::span(completions).first(count)) {
+      EXPECT_TRUE(completion.status.ok()) << describe(completion.status);
+      EXPECT_EQ(completion.bounced, pipeline_reason::self_test_no_room);
+      ended.insert(completion.cookie);
+    }
+  }
+  EXPECT_EQ(ended, (std::set<std::uint64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(std::memcmp(memory_, storage_.content.data(), 4 * kChunk), 0);
 }
 
 TEST_F(DmabufFaultTest, ADriveThatIsGoneIsNoEndOfAFile) {

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <vector>
 
 #include "base/align.h"
 #include "path/dmabuf/dmabuf_channel.h"
 #include "path/dmabuf/dmabuf_reasons.h"
 #include "path/paths.h"
+#include "path/pipeline/completions.h"
 #include "path/pipeline/pipeline_reasons.h"
-#include "path/pipeline/sequential_channel.h"
 #include "path/pipeline/storage_terms.h"
 #include "storage/posix_storage.h"
 
@@ -45,18 +46,35 @@ Proof proof_of_opening(const Status& status) {
 }
 
 // Has no memory on the device: all of its chunks are bounced, and told as that.
-class ChannelWithoutMemory final : public SequentialChannel {
+class ChannelWithoutMemory final : public Channel {
  public:
-  explicit ChannelWithoutMemory(Reason reason) : reason_(reason) {}
+  ChannelWithoutMemory(Reason reason, unsigned depth) : reason_(reason), depth_(depth) { refused_.reserve(depth); }
+  bool has_room() const override { return refused_.size() < depth_; }
+  bool is_idle() const override { return refused_.empty(); }
+  void submit(const RoutedRequest& request, const Chunk& chunk, std::uint64_t cookie) override {
+    refused_.push_back(move_and_wait(request, chunk));
+    refused_.back().cookie = cookie;
+  }
+  unsigned poll(std::span<Completion> completions, bool) override {
+    const std::size_t count = std::min(completions.size(), refused_.size());
+    const auto end = refused_.begin() + static_cast<std::ptrdiff_t>(count);
+    std::copy(refused_.begin(), end, completions.begin());
+    refused_.erase(refused_.begin(), end);
+    return static_cast<unsigned>(count);
+  }
   Completion move_and_wait(const RoutedRequest&, const Chunk& chunk) override {
     Completion refused = completion_of(chunk, failure(Code::path_refused, "have memory on the device"), 0, 0);
     refused.bounced = reason_;
     return refused;
   }
+  void forget_file(std::uint64_t) override {}
+  bool has_storage_under_way() const override { return !is_idle(); }
   bool is_broken() const override { return false; }
 
  private:
   const Reason reason_;
+  const unsigned depth_;
+  std::vector<Completion> refused_;  // Wait for poll().
 };
 
 }  // namespace
@@ -219,14 +237,12 @@ Result<std::unique_ptr<Channel>> DmabufPath::open_channel(const ChannelOptions& 
   Result<std::unique_ptr<DmabufChannel>> direct = DmabufChannel::open(*this, options);
   if (!direct.ok() && rules_.strict) return direct.status();
   PreferredTerms& terms = *this;
-  const auto with_fallback = [&](std::unique_ptr<Channel> preferred, const ChannelOptions& its) {
-    return std::unique_ptr<Channel>(
-        std::make_unique<FallbackChannel>(terms, storage_, std::move(preferred), its, rules_.strict));
-  };
-  if (direct.ok()) return with_fallback(std::move(*direct), options);
+  std::unique_ptr<Channel> preferred;
+  if (direct.ok()) preferred = std::move(*direct);
   // The device's memory may be full by now.
-  const Reason reason = proof_of_opening(direct.status()).reason;
-  return with_fallback(std::make_unique<ChannelWithoutMemory>(reason), one_at_a_time(options));
+  else preferred = std::make_unique<ChannelWithoutMemory>(proof_of_opening(direct.status()).reason, options.depth);
+  return std::unique_ptr<Channel>(
+      std::make_unique<FallbackChannel>(terms, storage_, std::move(preferred), options, rules_.strict));
 }
 
 // The channel knows whether the file can be held, and where the chunk lies.
