@@ -203,7 +203,7 @@ void DmabufChannel::start_copy(std::uint32_t index) {
 void DmabufChannel::on_copied(std::uint32_t index, const Status& status) {
   if (!is_broken()) broken_by_ = status;
   if (!is_broken() && moves_[index].request->op == Op::write) push(index);
-  else finish(index, broken_by_);
+  else finish(index, left_by_break());
 }
 
 // ---- Progress ------------------------------------------------------------------------------------------------------
@@ -273,9 +273,14 @@ Completion DmabufChannel::move_and_wait(const RoutedRequest& request, const Chun
   return end(index);
 }
 
+// The failure of a chunk that goes no further. The ring's errno would have it bounced, as one that the kernel refused.
+Status DmabufChannel::left_by_break() const {
+  return broken_by_.domain == Domain::os ? failure(Code::closed, broken_by_.step) : broken_by_;
+}
+
 // Gives up: operations in flight may still reach the memory, so that it stays as it is.
 void DmabufChannel::break_down(Status status) {
-  if (!is_broken()) broken_by_ = failure(Code::closed, status.step);
+  if (!is_broken()) broken_by_ = status;
   memory_.abandon();
   storing_count_ = 0;
   {

@@ -117,6 +117,7 @@ class DmabufChannel final : public Channel,
   bool wait_for_storage(std::chrono::steady_clock::time_point deadline) override {
     return done_.empty() && only_storage_is_busy() && ring_->wait_until(deadline);
   }
+  Status broken_by() const override { return broken_by_; }
   void on_copied(std::uint32_t index, const Status& status) override;
   void release_slots(const DmabufBuffer& buffer) override;
 
@@ -177,6 +178,7 @@ class DmabufChannel final : public Channel,
   bool step(bool wait);
   void drain();
   void break_down(Status status);
+  Status left_by_break() const;
   bool only_storage_is_busy() const { return storing_count_ > 0 && copies_.is_idle(); }
 
   DmabufPath& path_;

@@ -67,7 +67,7 @@ Result<DmabufChannel::Slot*> DmabufChannel::prepare(const DmabufDrive& drive, co
 
 Result<DmabufChannel::Slot*> DmabufChannel::add_slot(const DmabufDrive& drive, const Region& region) {
   if (slots_.size() == kSlotsMax) drop(oldest_slot());
-  if (is_broken()) return failure(Code::closed, kSlotStep);
+  if (is_broken()) return left_by_break();
   const Result<int> number = export_to(drive, region);
   if (!number.ok()) return number.status();
   const MutexLock lock(slots_mutex_);

@@ -74,6 +74,7 @@ TEST_F(DmabufFaultTest, ACanaryThatIsStuckLaterBouncesTheRestOfTheRequest) {
   storage_.dmabufs = nullptr;  // Rings for bouncing do not stall.
   EXPECT_EQ(read_and_compare(*channel, 100, 150'000), pipeline_reason::refused_late);
   EXPECT_TRUE(channel->is_broken());
+  EXPECT_TRUE(channel->hooks().broken_by().is(Code::no_progress)) << describe(channel->hooks().broken_by());
 }
 
 TEST_F(DmabufFaultTest, ARingThatCouldNotSubmitYetIsLookedAtAgain) {
@@ -238,6 +239,31 @@ TEST_F(DmabufFaultTest, MoreDrivesThanSlotsTakeTurns) {
     ASSERT_TRUE(judge().usable);
     EXPECT_EQ(read_and_compare(*channel, std::uint64_t{i} * 4096, 4096), Reason::none) << i;
   }
+}
+
+// Room for another drive is made once nothing is under way, which the device then ends with its error.
+TEST_F(DmabufFaultTest, AChunkForWhichALostDeviceLeavesNoSlotTellsOfTheDevice) {
+  const std::unique_ptr<Channel> channel = this->channel(2);
+  for (unsigned i = 0; i < DmabufSlots::kDmabufsMax; ++i) {
+    storage_.block_device = i + 1;
+    open_file_anew();
+    ASSERT_TRUE(judge().usable);
+    ASSERT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
+  }
+  const Chunk chunk = plan(Op::read, 0, 4096).chunk(0);
+  channel->submit(request(Op::read), chunk, 0);
+  const std::unique_ptr<File> first = std::move(file_);
+  storage_.block_device = DmabufSlots::kDmabufsMax + 1;
+  file_ = std::move(*File::open(storage_, FakeStorage::kUserFd));
+  ASSERT_TRUE(judge().usable);
+  gpu_->loses_context = true;
+  channel->submit(request(Op::read), chunk, 1);
+  for (unsigned count = 0; count < 2; ++count) {
+    Completion completion;
+    ASSERT_EQ(channel->poll({&completion, 1}, true), 1u);
+    EXPECT_TRUE(completion.status.is(Code::device_lost)) << completion.cookie << describe(completion.status);
+  }
+  path_->forget_file(*first);
 }
 
 // ---- Descriptors ---------------------------------------------------------------------------------------------------

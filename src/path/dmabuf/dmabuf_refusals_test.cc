@@ -144,6 +144,7 @@ TEST_F(DmabufRefusalTest, ARingThatTellsNothingMoreBreaksTheChannelAndKeepsItsMe
   EXPECT_TRUE(completion.status.is(Code::closed)) << describe(completion.status);
   EXPECT_EQ(completion.cookie, 7u);
   EXPECT_TRUE((*channel)->is_broken());
+  EXPECT_TRUE((*channel)->hooks().broken_by().is_errno(EBADF)) << "of chunks that did not begin";
   EXPECT_FALSE((*channel)->has_room());
   EXPECT_EQ(gpu_->allocation_count(), allocations);
 }
@@ -166,6 +167,7 @@ TEST_F(DmabufRefusalTest, ASlotThatCannotBeGivenBackBreaksTheChannel) {
   const Completion completion = (*channel)->move_and_wait(request(Op::read), plan(Op::read, 0, 4096).chunk(0));
   EXPECT_TRUE(completion.status.is(Code::closed)) << describe(completion.status);
   EXPECT_TRUE((*channel)->is_broken());
+  EXPECT_TRUE((*channel)->hooks().broken_by().is_errno(EBUSY));
 }
 
 TEST_F(DmabufRefusalTest, StorageIsWaitedForWhereAChunkIsWithIt) {
@@ -192,6 +194,26 @@ TEST_F(DmabufRefusalTest, TheSideThatFeedsTheOtherIsWaitedFor) {
     const auto channel = open_channel(2);
     EXPECT_EQ(move_all(**channel, op, plan(op, 4096, 262'144)), 0u);
   }
+}
+
+// The kernel has refused none of them, whatever the ring's errno.
+TEST_F(DmabufRefusalTest, AChunkThatIsCopiedWhileTheRingBreaksIsNotBounced) {
+  gpu_->lands_late = true;
+  ASSERT_TRUE(judge().usable);
+  const auto channel = open_channel(2);
+  const Plan plan = this->plan(Op::read, 0, 2 * kChunk);
+  ASSERT_EQ(move_all(**channel, Op::read, plan), 0u);
+  Completion completion;
+  (*channel)->submit(request(Op::read), plan.chunk(0), 0);
+  while ((*channel)->has_storage_under_way()) ASSERT_EQ((*channel)->poll({&completion, 1}, false), 0u);
+  (*channel)->submit(request(Op::read), plan.chunk(1), 1);
+  storage_.reap_error = EBUSY;
+  for (unsigned count = 0; count < 2; ++count) {
+    ASSERT_EQ((*channel)->poll({&completion, 1}, true), 1u);
+    EXPECT_TRUE(completion.status.is(Code::closed)) << describe(completion.status);
+    EXPECT_EQ(completion.bounced, Reason::none);
+  }
+  EXPECT_TRUE((*channel)->hooks().broken_by().is_errno(EBUSY));
 }
 
 // The canary overwrites memory that the copies are made of.
