@@ -45,6 +45,7 @@ class DmabufFixture : public PathFixture {
     storage_.open_flags = O_RDWR | O_DIRECT;
     storage_.type = FileType::block_device;
     storage_.dmabufs = &kernel_;
+    kernel_.on_wait = [this] { clock_.advance(std::chrono::seconds(1)); };
     storage_.takes_named_scratch = true;
     gpu_ = gpu.get();
     device_ = gpu_;

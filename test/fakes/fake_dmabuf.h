@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -63,6 +64,7 @@ struct FakeDmabufs {
   bool is_revoked = false;                     // The exporter took the memory back: ENODEV for ever.
   bool is_drive_gone = false;                  // Every request moves 0 bytes, without an error.
   bool stalls = false;                         // The exporter's map takes for ever: no request ends.
+  std::function<void()> on_wait = [] {};       // A ring is waited for meanwhile, with a limit.
   std::vector<char> foreign = std::vector<char>(1 << 20, 'f');  // Memory that is not ours.
   std::atomic<int> memory_fd{-1}, drive_fd{-1};                 // The numbers of the last registration.
   std::atomic<unsigned> added{0}, removed{0}, released{0}, requests{0}, lent_requests{0}, durable_writes{0};
@@ -111,6 +113,9 @@ class FakeSlots final : public DmabufSlots {
   }
 
   bool stalls() const { return dmabufs_.stalls; }
+  void wait() const {
+    if (stalls()) dmabufs_.on_wait();
+  }
   // The checks that come before the drive. 0, or a negative errno, or the bytes of a result that is scripted.
   std::optional<int> refuse(const RingOp& op, std::uint32_t sector) {
     ++dmabufs_.requests;

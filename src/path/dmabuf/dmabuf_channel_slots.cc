@@ -139,14 +139,15 @@ Proof DmabufChannel::prove(int fd, int slot, const Window& window, std::uint64_t
 // each its own. A ring that could not submit, or cannot wait with a limit, is looked at again.
 Result<std::size_t> DmabufChannel::operate(const RingOp& op) {
   for (unsigned tries = 0;; ++tries) {
-    const auto deadline = std::chrono::steady_clock::now() + path_.rules().first_request_max;
+    const std::chrono::nanoseconds deadline = path_.clock().now() + DmabufPath::kFirstRequestMax;
     probed_.reset();
     ++storing_count_;
     ring_->push(op);
     while (!probed_ && !is_broken()) {
       if (reap_ring(false)) continue;
-      if (std::chrono::steady_clock::now() >= deadline) break_down(failure(Code::no_progress, kSlotStep));
-      else if (!ring_->wait_until(deadline)) std::this_thread::sleep_for(kBetweenLooks);
+      const std::chrono::nanoseconds left = deadline - path_.clock().now();
+      if (left.count() <= 0) break_down(failure(Code::no_progress, kSlotStep));
+      else if (!ring_->wait_until(std::chrono::steady_clock::now() + left)) std::this_thread::sleep_for(kBetweenLooks);
     }
     if (is_broken()) return failure(Code::no_progress, kSlotStep);
     if (*probed_ >= 0) return static_cast<std::size_t>(*probed_);

@@ -65,7 +65,6 @@ TEST_F(DmabufFaultTest, WhereBytesWereLostNoChunkTriesAgain) {
 }
 
 TEST_F(DmabufFaultTest, ACanaryThatIsStuckLaterBouncesTheRestOfTheRequest) {
-  make_path({.is_on = true, .first_request_max = std::chrono::seconds(2)});  // Its first canary must not be late.
   ASSERT_TRUE(judge().usable);
   const std::unique_ptr<Channel> channel = this->channel();
   ASSERT_EQ(read_and_compare(*channel, 0, 4096), Reason::none);
@@ -86,12 +85,10 @@ TEST_F(DmabufFaultTest, ARingThatCouldNotSubmitYetIsLookedAtAgain) {
 }
 
 TEST_F(DmabufFaultTest, TheTimeOfTheHostsOwnReadsIsNotTheExporters) {
-  const std::chrono::seconds limit(2);
-  make_path({.is_on = true, .first_request_max = limit});
   bool is_slow = true;
   storage_.on_access = [&](const FakeStorage::Access& access) {
     const bool is_hosts = access.memory != nullptr;
-    if (is_hosts && std::exchange(is_slow, false)) be_slow(limit + std::chrono::milliseconds(100));
+    if (is_hosts && std::exchange(is_slow, false)) clock_.advance(DmabufPath::kFirstRequestMax);
   };
   EXPECT_TRUE(judge().usable);
   EXPECT_FALSE(is_slow);

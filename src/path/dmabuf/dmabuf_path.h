@@ -32,13 +32,13 @@ struct DmabufRules {
   // A canary's proof holds for so long and so many bytes: nobody tells of memory that moves.
   std::chrono::nanoseconds trusted_for = std::chrono::seconds(30);
   std::uint64_t trusted_bytes = std::uint64_t{64} << 30;
-  std::chrono::nanoseconds first_request_max = std::chrono::seconds(10);  // The exporter may take long to map memory.
 };
 
 class DmabufPath final : public Path, private PathHooks, private PreferredTerms {
  public:
-  static constexpr std::uint64_t kOperationMax = 4u << 20;  // A drive may refuse larger requests to a peer's memory.
-  static constexpr std::uint64_t kMemoryMax = 256u << 20;   // A channel's own memory: kernels take up to 1 GiB.
+  static constexpr std::uint64_t kOperationMax = 4u << 20;     // A drive may refuse larger requests to a peer's memory.
+  static constexpr std::uint64_t kMemoryMax = 256u << 20;      // A channel's own memory: kernels take up to 1 GiB.
+  static constexpr std::chrono::seconds kFirstRequestMax{10};  // The exporter may take long to map memory.
 
   struct Seams {
     const Clock& clock = system_clock();

@@ -139,7 +139,6 @@ TEST_F(DmabufPathTest, FilesHostMemoryAndSettingsAreRefusedByName) {
 }
 
 TEST_F(DmabufPathTest, AMapThatNeverEndsIsGivenUpAndItsMemoryStays) {
-  make_path({.is_on = true, .first_request_max = std::chrono::milliseconds(20)});
   kernel_.stalls = true;
   EXPECT_EQ(judge().reason, dmabuf_reason::stuck);
   EXPECT_EQ(gpu_->allocation_count(), 2u) << "the drive may still write to it";
