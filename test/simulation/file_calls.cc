@@ -207,7 +207,8 @@ int futimens(int fd, const timespec* times) noexcept {
 // What the kernel alone can do.
 void* mmap(void* place, std::size_t size, int access, int flags, int fd, off_t offset) noexcept {
   static const auto really = REAL(mmap);
-  if (void* const mapped = map_device == nullptr ? nullptr : map_device(fd, size); mapped != nullptr) return mapped;
+  if (void* const mapped = map_device == nullptr ? nullptr : map_device(place, fd, size); mapped != nullptr)
+    return mapped;
   if (const Disk::Open* const open = disk().find(fd); open != nullptr) open->file->give_to_kernel();
   return really(place, size, access, flags, fd, offset);
 }

@@ -64,9 +64,13 @@ int open_again(int fd) {
 
 bool (*open_device)(const char* name, int& fd) = nullptr;
 bool (*close_device)(int fd) = nullptr;
-void* (*map_device)(int fd, std::size_t size) = nullptr;
+void* (*map_device)(void* place, int fd, std::size_t size) = nullptr;
+void (*unmap_device)(const void* memory) = nullptr;
 bool (*control_device)(int fd, unsigned long call, void* argument, int& result) = nullptr;
 bool (*is_out_of_reach)(const void* memory) = nullptr;
+bool (*is_of_a_device)(const void* memory) = nullptr;
+int (*refuse_memory)(bool is_direct, std::span<const iovec> memory) = nullptr;
+std::byte* (*reach_memory)(bool is_write, std::byte* memory, std::size_t size) = nullptr;
 
 File::File(std::uint8_t number, std::uint64_t size)
     : number_(number), bytes_(size), size_(size), weather_(disk().weather), is_of_a_drive_(false) {
@@ -129,6 +133,9 @@ Fate File::decide(bool is_write, bool is_direct, std::span<const iovec> memory, 
   ++disk().transfers;
   calm_ -= calm_ > 0;
   Fate fate;
+  // It fails for its memory alone, and moves nothing.
+  fate.error = refuse_memory == nullptr ? 0 : refuse_memory(is_direct, memory);
+  if (fate.error != 0) return fate;
   const std::uint64_t unit = is_direct ? sector_ : 1;
   if (is_direct && !is_aligned(memory, offset, sector_)) fate.error = EINVAL;
   else if (has_unreached(memory)) fate.error = EFAULT;
@@ -157,8 +164,9 @@ std::size_t File::move(bool is_write, std::span<const iovec> memory, std::uint64
     const std::size_t first = std::max(from, begin), end = std::min(to, begin + one.iov_len);
     begin += one.iov_len;
     if (first >= end) continue;
-    auto* const bytes = static_cast<std::byte*>(one.iov_base) + (first + one.iov_len - begin);
+    auto* bytes = static_cast<std::byte*>(one.iov_base) + (first + one.iov_len - begin);
     if (reinterpret_cast<std::uintptr_t>(bytes) < kMemoryBegins) return moved;
+    if (reach_memory != nullptr) bytes = reach_memory(is_write, bytes, end - first);
     const std::size_t done =
         is_write ? write({bytes, end - first}, offset + first) : bytes_.read(bytes, end - first, offset + first);
     moved += done;

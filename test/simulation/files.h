@@ -56,10 +56,16 @@ struct Fate {
 // A device's node, by its name and by its descriptor; false: it is none. Null: there are none.
 extern bool (*open_device)(const char* name, int& fd);
 extern bool (*close_device)(int fd);
-extern void* (*map_device)(int fd, std::size_t size);  // Null, if it is none's.
+extern void* (*map_device)(void* place, int fd, std::size_t size);  // Null, if it is none's.
+extern void (*unmap_device)(const void* memory);
 extern bool (*control_device)(int fd, unsigned long call, void* argument, int& result);
 // Whether no CPU reaches the memory, as that of a GPU: the kernel moves nothing to or from it. Null: it reaches all.
 extern bool (*is_out_of_reach)(const void* memory);
+// Whether it is a device's memory that is mapped (peers.h), the errno of a transfer that the kernel refuses for it, or
+// 0, and where a drive has it. Null: there is none.
+extern bool (*is_of_a_device)(const void* memory);
+extern int (*refuse_memory)(bool is_direct, std::span<const iovec> memory);
+extern std::byte* (*reach_memory)(bool is_write, std::byte* memory, std::size_t size);
 
 class File {
  public:

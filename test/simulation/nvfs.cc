@@ -46,7 +46,7 @@ bool open_node(const char* name, int& fd) {
   return true;
 }
 
-void* map_node(int fd, std::size_t size) {
+void* map_node(void*, int fd, std::size_t size) {
   if (!nodes.contains(fd)) return nullptr;
   int error = 0;
   void* const mapped = nvfs().fake()->map(fd, size, error);
@@ -188,6 +188,7 @@ int munmap(void* memory, std::size_t size) noexcept {
   static const auto really = REAL(munmap);
   if (gpu().is_there() && !gpu().is_lost() && gpu().has_pinned(memory, size))
     penstock::simulation::scheduler().fail("memory is unmapped that the GPU's driver has page-locked");
+  if (penstock::simulation::unmap_device != nullptr) penstock::simulation::unmap_device(memory);
   if (shadows.empty() || shadows.erase(memory) == 0) return really(memory, size);
   nvfs().fake()->unmap(static_cast<std::byte*>(memory), size);
   return 0;

@@ -204,6 +204,12 @@ bool answer_register(long number, const long* arguments, long& result) {
 
 const bool answers = (answer_others = std::exchange(answer_call, answer_register), true);
 
+// The kernel registers none, as it would hold such pages for long.
+bool has_memory_of_devices(std::span<const iovec> regions) {
+  return is_of_a_device != nullptr &&
+         std::any_of(regions.begin(), regions.end(), [](const iovec& one) { return is_of_a_device(one.iov_base); });
+}
+
 unsigned power_of_two(unsigned count) {
   unsigned power = 1;
   while (power < count) power *= 2;
@@ -306,6 +312,7 @@ int io_uring_register_buffers_sparse(struct io_uring* ring, unsigned count) {
 }
 int io_uring_register_buffers(struct io_uring* ring, const struct iovec* regions, unsigned count) {
   if (!ring_of(ring).regions.empty()) return -EBUSY;
+  if (has_memory_of_devices({regions, count})) return -EFAULT;
   ring_of(ring).regions.assign(regions, regions + count);
   return 0;
 }
@@ -314,6 +321,7 @@ int io_uring_register_buffers_update_tag(struct io_uring* ring, unsigned first, 
   Ring& own = ring_of(ring);
   if (own.is_broken) return -EBADF;
   if (first + count > own.regions.size()) return -EINVAL;
+  if (has_memory_of_devices({regions, count})) return -EFAULT;
   if (disk().refuses(16)) return -ENOMEM;
   std::copy_n(regions, count, own.regions.begin() + first);
   return static_cast<int>(count);
