@@ -14,6 +14,7 @@
 #include "simulation/gpu.h"
 #include "simulation/leases.h"
 #include "simulation/nvfs.h"
+#include "simulation/peers.h"
 #include "simulation/vendor.h"
 #include "stress/history.h"
 
@@ -24,7 +25,7 @@ constexpr auto kPoison = std::byte{0xa5}, kFence = std::byte{0x5a};
 constexpr std::uint64_t kShiftMax = 4096;
 constexpr std::ptrdiff_t kFenceBytes = 4096;  // On either side of a request; more takes longer than the request.
 
-std::byte* seen(const std::byte* memory) { return gpu().seen(memory); }
+std::byte* seen(const std::byte* memory) { return peers().seen(gpu().seen(memory)); }
 
 unsigned long long number(std::uint64_t value) { return value; }
 
@@ -52,7 +53,8 @@ Place::Place(penstock_session* session, std::size_t room, bool on_device)
   else if (penstock_device_alloc(session, 0, room_, &memory).code != 0) memory = nullptr;
   base_ = static_cast<std::byte*>(memory);
   if (base_ == nullptr && !on_device) scheduler().fail("there is no memory");
-  const bool is_registered = base_ != nullptr && on_device && gpu().is_there() && scheduler().random().one_in(2);
+  const bool is_registered =
+      base_ != nullptr && on_device && (gpu().is_there() || peers().is_there()) && scheduler().random().one_in(2);
   if (is_registered) (void)penstock_buffer_register(session, base_, room_, &buffer_);
 }
 
@@ -75,17 +77,19 @@ bool is_of_a_broken_ring(const penstock_status& status) {
 
 // A driver that was shut down does not know the memory any more. A channel with a copy that failed is not used again.
 bool is_of_the_gpu(const penstock_status& status) {
-  if (!gpu().is_there() || !(gpu().is_lost() || gpu().has_refused())) return false;
+  const bool is_lost = (gpu().is_there() && gpu().is_lost()) || peers().is_lost();
+  if (!is_lost && !(gpu().is_there() && gpu().has_refused())) return false;
   const auto is = [&](int code) { return status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == code; };
   if (status.domain == PENSTOCK_DOMAIN_DRIVER) return status.code == gpu().loss() || gpu().has_refused(status.code);
   if (is(PENSTOCK_CLOSED) || is(PENSTOCK_LIMIT)) return true;
-  return gpu().is_lost() && (is(PENSTOCK_DEVICE_LOST) || is(PENSTOCK_BAD_POINTER) || is(PENSTOCK_NO_DEVICE));
+  return is_lost && (is(PENSTOCK_DEVICE_LOST) || is(PENSTOCK_BAD_POINTER) || is(PENSTOCK_NO_DEVICE));
 }
 
 // The first request on a stream makes ready what they need; where the driver refuses that, there are none.
 bool is_stream_unsupported(const penstock_status& status) {
-  return gpu().is_there() && status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == PENSTOCK_UNSUPPORTED &&
-         (gpu().is_lost() || gpu().has_refused());
+  const bool is_refused = gpu().is_there() && (gpu().is_lost() || gpu().has_refused());
+  return (is_refused || peers().is_there()) && status.domain == PENSTOCK_DOMAIN_PENSTOCK &&
+         status.code == PENSTOCK_UNSUPPORTED;
 }
 
 // ---- The request ----------------------------------------------------------------------------------------------------
@@ -134,7 +138,7 @@ bool Asked::start(Random& random, const Place& place, bool is_write) {
   request.file_offset = static_cast<std::int64_t>(first_);
   errors_before_ = handle_->file->all_errors();
   failures_before_ = handle_->file->failures();
-  is_on_a_lost_gpu_ = place.on_device() && gpu().is_there() && gpu().is_lost();
+  is_on_a_lost_gpu_ = place.on_device() && ((gpu().is_there() && gpu().is_lost()) || peers().is_lost());
   if (is_write) change_ = handle_->file->begin_write(first_, first_ + size_);
   else look_ = handle_->file->begin_read(first_, size_);
   fill_memory();
@@ -265,6 +269,8 @@ void compare_counters(penstock_session* session, const Sums& sums) {
     if (counters[i].path == PENSTOCK_PATH_DMABUF &&
         counters[i].read_bytes + counters[i].write_bytes > dmabufs().moved())
       scheduler().fail("dmabuf is told to have moved what no drive did");
+    if (counters[i].path == PENSTOCK_PATH_P2PDMA && counters[i].read_bytes + counters[i].write_bytes > peers().moved())
+      scheduler().fail("p2pdma is told to have moved what no drive did");
   }
   const auto fits = [](std::uint64_t counted, std::uint64_t least, std::uint64_t more) {
     return least <= counted && counted <= least + more;

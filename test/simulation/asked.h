@@ -25,7 +25,7 @@ struct Handle {
 std::string text_of(const penstock_status& status);
 // The status may be that of a request whose ring is broken.
 bool is_of_a_broken_ring(const penstock_status& status);
-// A GPU that is lost, or a refusal of its driver, explains it.
+// A GPU or a device that is lost, or a refusal of the GPU's driver, explains it.
 bool is_of_the_gpu(const penstock_status& status);
 // The GPU's driver has refused what requests on streams need.
 bool is_stream_unsupported(const penstock_status& status);

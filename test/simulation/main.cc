@@ -36,6 +36,7 @@
 #include "simulation/heap.h"
 #include "simulation/nvfs.h"
 #include "simulation/objects.h"
+#include "simulation/peers.h"
 #include "simulation/ranks.h"
 #include "simulation/requests.h"
 #include "simulation/scheduler.h"
@@ -84,6 +85,11 @@ void keep_memory() {
   const auto page = (reinterpret_cast<std::uintptr_t>(room) + 4095) / 4096 * 4096;
   (void)::madvise(reinterpret_cast<void*>(page), kRoom, MADV_HUGEPAGE);
   std::free(room);
+}
+
+Tally run_without_a_gpu(Random& random) {
+  if (random.one_in(6)) peers().plug_in();
+  return run_requests();
 }
 
 Tally run_with_a_gpu(Random& random) {
@@ -140,7 +146,7 @@ void simulate(std::uint64_t seed, const Options& options, Result& result) {
   if (random.one_in(4)) result.chunks = random.one_in(16) ? run_ranks() : run_chunks();
   else if (random.one_in(8)) result.tally = run_objects();
   else if (random.one_in(8)) result.tally = run_batches();
-  else if (!random.one_in(5)) result.tally = run_requests();
+  else if (!random.one_in(5)) result.tally = run_without_a_gpu(random);
   else result.tally = run_with_a_gpu(random);
   keep(result, began);
 }

@@ -20,6 +20,7 @@
 #include "simulation/gpu.h"
 #include "simulation/leases.h"
 #include "simulation/nvfs.h"
+#include "simulation/peers.h"
 #include "simulation/program.h"
 #include "simulation/vendor.h"
 
@@ -441,7 +442,7 @@ Tally Program::run() {
   if (!is_closed_early && random.one_in(2)) compare_counters(session_, sums_);
   slots_.clear();
   if (!is_closed_early) penstock_session_close(session_);
-  for (const char* const left : {nvfs().left_over(), dmabufs().left_over()})
+  for (const char* const left : {nvfs().left_over(), dmabufs().left_over(), peers().left_over(is_closed_early)})
     if (left != nullptr) scheduler().fail(left);
   if (!disk().give_up_taken()) scheduler().fail("a descriptor is closed that had become another file's");
   if (vendor().are_more_alive(1 + gpu().threads())) scheduler().fail("a thread outlives the session");

@@ -5,6 +5,7 @@
 #include "simulation/files.h"
 #include "simulation/gpu.h"
 #include "simulation/nvfs.h"
+#include "simulation/peers.h"
 #include "simulation/requests.h"
 #include "simulation/vendor.h"
 
@@ -19,18 +20,21 @@ const char* draw_of(Random& random, std::initializer_list<const char*> values) {
 }  // namespace
 
 void draw_settings(Random& random, const std::function<void(const char* name, const char* value)>& set) {
-  set("device", gpu().is_there() ? "cuda" : "host");
+  set("device", gpu().is_there() ? "cuda" : peers().is_there() ? "p2pmem" : "host");
   const bool has_nvfs = gpu().is_there() && nvfs().is_there();
   const bool has_dmabufs = gpu().is_there() && dmabufs().is_there(),
              has_vendor = gpu().is_there() && vendor().is_there();
   const bool wants_nvfs = has_nvfs && !has_vendor && !random.one_in(4);
-  const char* const direct =
-      has_vendor && !(has_dmabufs && random.one_in(2)) ? "vendor,bounce,host" : "dmabuf,bounce,host";
-  const char* const paths =
-      draw_of(random, {"auto", has_dmabufs || has_vendor ? direct : "bounce,host", "pagecache,bounce,host"});
+  const char* const direct = peers().is_there()                                 ? "p2pdma,bounce,host"
+                             : has_vendor && !(has_dmabufs && random.one_in(2)) ? "vendor,bounce,host"
+                                                                                : "dmabuf,bounce,host";
+  const char* const paths = draw_of(
+      random,
+      {"auto", has_dmabufs || has_vendor || peers().is_there() ? direct : "bounce,host", "pagecache,bounce,host"});
   set("paths", wants_nvfs ? "auto" : paths);
   if (has_nvfs) set("nvfs", "on"), set("scratch", nvfs().scratch().c_str());
   if (has_dmabufs) set("dmabuf", "true"), set("scratch", dmabufs().scratch().c_str());
+  if (peers().is_there()) set("scratch", peers().scratch().c_str());
   if (has_vendor) set("vendor", draw_of(random, {"auto", "force"})), set("vendor_library", Vendor::library());
   set("policy", draw_of(random, {"throughput", "balanced", "cpu"}));
   set("workers", draw_of(random, {"1", "2", "4"}));
