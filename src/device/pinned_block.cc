@@ -7,16 +7,17 @@
 #include <array>
 #include <vector>
 
-#include "base/huge_pages.h"
+#include "base/align.h"
 #include "base/mutex.h"
+#include "base/page_size.h"
 #include "base/process.h"
 #include "device/locality.h"
+#include "device/new_memory.h"
 
 namespace penstock::core {
 namespace {
 
 constexpr const char* kMapStep = "map memory for bounce buffers";
-constexpr std::size_t kPlacesMost = 8;  // The places that are tried for one block.
 
 // Blocks that could not be unregistered while a stream was held. They are still page-locked, and serve the next caller
 // that wants a block of the same size.
@@ -57,21 +58,6 @@ class Leftovers {
   std::vector<Block> blocks_ GUARDED_BY(mutex_);
 };
 
-void* map_plain(std::size_t size) {
-  return ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-}
-
-// Maps memory on the NUMA node of the placement, if that has any room: the pages come into being when they are
-// registered. With huge pages registering takes half the time: 12 MiB take 2.9 to 4.5 ms instead of 6.6 to 8.7 (one
-// H100, 2026-11-25).
-void* map(const Device* device, std::size_t size, const Placement& placement) {
-  void* const memory = size < kHugePage ? map_plain(size) : map_in_huge_pages(size);
-  if (memory == MAP_FAILED) return nullptr;
-  if (device != nullptr) prefer_node(memory, size, node_for(placement, "", device->facts().pci_address));
-  ::madvise(memory, size, MADV_DONTFORK);  // A forked child must not share memory that devices and the kernel write to.
-  return memory;
-}
-
 // Locks a block that was left behind once more, since its context may be another by now. The driver may still have it.
 Status lock_again(Device& device, void* memory, std::size_t size) {
   const Status status = device.register_host(memory, size);
@@ -80,26 +66,17 @@ Status lock_again(Device& device, void* memory, std::size_t size) {
   return status;
 }
 
-// Maps and registers new memory. If the driver takes that for registered already, somebody has unmapped memory there
-// without unregistering it: the driver's copies would go to the pages of that, and its owner may unregister it at any
-// time. So the memory is mapped elsewhere, while what was refused keeps its place.
+// The pages come into being on the NUMA node of the placement, if that has any room: when they are registered.
 Result<void*> map_and_register(Device& device, std::size_t size, const Placement& placement) {
-  std::array<void*, kPlacesMost> refused;
-  unsigned count = 0;
-  void* memory = nullptr;
-  Status status = failure(Code::already_registered, kMapStep);
-  while (status.is(Code::already_registered) && count < refused.size()) {
-    memory = map(&device, size, placement);
-    status = memory != nullptr ? device.register_host(memory, size) : failure(Code::out_of_memory, kMapStep);
-    if (memory != nullptr && !status.ok()) refused[count++] = memory;
-  }
-  for (unsigned i = 0; i < count; ++i) ::munmap(refused[i], size);
-  return status.ok() ? Result<void*>(memory) : status;
+  return map_registered(size, kMapStep, [&](void* memory) {
+    prefer_node(memory, size, node_for(placement, "", device.facts().pci_address));
+    return device.register_host(memory, size);
+  });
 }
 
 Result<void*> find_memory(Device* device, std::size_t size, const Placement& placement) {
   if (device == nullptr) {
-    void* const memory = map(nullptr, size, placement);
+    void* const memory = map_for_devices(align_up(size, page_size()));
     return memory != nullptr ? Result<void*>(memory) : failure(Code::out_of_memory, kMapStep);
   }
   void* const left = Leftovers::of_process().take(*device, size);

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <set>
 #include <vector>
 
@@ -28,22 +30,25 @@ class LockingDevice final : public HostDevice {
   bool refuses = false;           // To register anything.
   bool is_a_stream_held = false;  // Nothing can be unregistered.
   std::set<void*> locked;
-  std::set<void*> of_others;    // New memory where others unmapped locked memory.
-  std::size_t others_most = 0;  // So many of those are found.
-  void* asked_for = nullptr;    // At last.
+  std::size_t others_reach = 0;  // Others have unmapped locked memory on either side of what was asked for first.
+  std::vector<void*> asked_for;
 
   Status register_host(void* memory, std::size_t /*size*/) override {
     constexpr const char* kStep = "page-lock it, as scripted";
-    asked_for = memory;
+    asked_for.push_back(memory);
     if (refuses) return failure(Code::out_of_memory, kStep);
-    if (of_others.size() < others_most) of_others.insert(memory);
-    if (of_others.contains(memory)) return failure(Code::already_registered, kStep);
+    if (is_of_others(memory)) return failure(Code::already_registered, kStep);
     return locked.insert(memory).second ? success() : failure(Code::already_registered, kStep);
   }
   bool unregister_host(void* memory) override {
     if (is_a_stream_held) return false;
     EXPECT_EQ(locked.erase(memory), 1u) << "it is another's registration";
     return true;
+  }
+  bool is_of_others(void* memory) const {
+    const auto first = reinterpret_cast<std::uintptr_t>(asked_for.front());
+    const auto at = reinterpret_cast<std::uintptr_t>(memory);
+    return std::max(first, at) - std::min(first, at) < others_reach;
   }
 };
 
@@ -64,7 +69,7 @@ TEST_F(PinnedBlockTest, ABlockThatIsStillPageLockedStaysMappedWhereTheDriverRefu
   ASSERT_TRUE(device_.locked.contains(left));
   device_.refuses = true;
   EXPECT_TRUE(PinnedBlock::open(&device_, kSize).status().is(Code::out_of_memory));
-  EXPECT_EQ(device_.asked_for, left);
+  EXPECT_EQ(device_.asked_for.back(), left);
   EXPECT_TRUE(is_mapped(left, kSize));
 
   device_.refuses = device_.is_a_stream_held = false;
@@ -73,34 +78,37 @@ TEST_F(PinnedBlockTest, ABlockThatIsStillPageLockedStaysMappedWhereTheDriverRefu
   EXPECT_EQ(again->data(), left);
 }
 
-// The driver's copies would go to pages that are not mapped there any more.
-TEST_F(PinnedBlockTest, MemoryThatOthersUnmappedAndDidNotUnregisterIsNotTaken) {
-  device_.others_most = 2;
-  void* data = nullptr;
-  {
-    const Result<PinnedBlock> block = PinnedBlock::open(&device_, kSize);
-    ASSERT_TRUE(block.ok()) << describe(block.status());
-    data = block->data();
-    EXPECT_TRUE(device_.locked.contains(data));
-    EXPECT_EQ(device_.of_others.size(), 2u);
-    EXPECT_FALSE(device_.of_others.contains(data));
-    for (void* const refused : device_.of_others) EXPECT_FALSE(is_mapped(refused, kSize));
+// The driver's copies would go to pages that are not mapped there any more. Each open begins in the same place.
+TEST_F(PinnedBlockTest, ALargeRegionThatOthersUnmappedAndDidNotUnregisterIsNotTaken) {
+  device_.others_reach = 1024 * kSize;
+  for (int i = 0; i < 2; ++i) {
+    void* data = nullptr;
+    {
+      const Result<PinnedBlock> block = PinnedBlock::open(&device_, kSize);
+      ASSERT_TRUE(block.ok()) << describe(block.status());
+      data = block->data();
+      EXPECT_TRUE(device_.locked.contains(data));
+      EXPECT_FALSE(device_.is_of_others(data));
+      EXPECT_FALSE(is_mapped(block->data() + kSize, kSize)) << "the rest of its area is left";
+    }
+    EXPECT_TRUE(device_.locked.empty());
+    for (void* const memory : device_.asked_for) EXPECT_FALSE(is_mapped(memory, kSize));
   }
-  EXPECT_TRUE(device_.locked.empty());
-  EXPECT_FALSE(is_mapped(data, kSize));
+}
 
-  device_.others_most = 1000;
-  EXPECT_TRUE(PinnedBlock::open(&device_, kSize).status().is(Code::already_registered));
-  EXPECT_LT(device_.of_others.size(), 20u);
+TEST_F(PinnedBlockTest, WhereTheDriverTakesAllMemoryForRegisteredThereIsNone) {
+  device_.others_reach = SIZE_MAX;
+  EXPECT_TRUE(PinnedBlock::open(&device_, kSize).status().is(Code::out_of_memory));
+  EXPECT_LE(device_.asked_for.size(), 10u);
   EXPECT_TRUE(device_.locked.empty());
-  for (void* const refused : device_.of_others) EXPECT_FALSE(is_mapped(refused, kSize));
+  for (void* const refused : device_.asked_for) EXPECT_FALSE(is_mapped(refused, kSize));
 }
 
 TEST_F(PinnedBlockTest, ABlockThatWasNeverPageLockedIsUnmappedWhereTheDriverRefuses) {
   device_.refuses = true;
   EXPECT_TRUE(PinnedBlock::open(&device_, kSize).status().is(Code::out_of_memory));
-  ASSERT_NE(device_.asked_for, nullptr);
-  EXPECT_FALSE(is_mapped(device_.asked_for, kSize));
+  ASSERT_EQ(device_.asked_for.size(), 1u);
+  EXPECT_FALSE(is_mapped(device_.asked_for.front(), kSize));
 }
 
 }  // namespace

@@ -73,6 +73,7 @@ class StreamHome {
 
   virtual const void* pages_context() const = 0;
   // Registers mapped memory of ours with the device, for good. `shift`: its device address minus its host address.
+  // Fails with already_registered if the device's driver takes it for registered.
   virtual Status pin(void* memory, std::size_t size, std::uint64_t& shift) = 0;
 
   static std::uint64_t next_id() {

@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cerrno>
 #include <utility>
 
-#include "base/huge_pages.h"
 #include "base/page_size.h"
 #include "base/shortage.h"
+#include "device/new_memory.h"
 #include "device/stream_home.h"
 
 namespace penstock::core {
@@ -25,14 +24,6 @@ constexpr std::uint64_t kSlabMin = 1u << 20, kSlabMax = 4u << 20, kSlabPart = 64
 // minimum.
 constexpr std::uint64_t kBlockSlab = 64u << 10, kBlocksPart = 8, kBlocksLeft = 32;
 constexpr std::size_t kHeaderBytes = 512, kBlocksInSlab = kBlockSlab / kHeaderBytes;
-
-// Not inherited by a forked child, since the device writes to it. In huge pages, like bounce buffers, so that the GPU's
-// loads from staging need few address translations.
-void* map(std::size_t size) {
-  void* const memory = map_in_huge_pages(size);
-  if (memory != MAP_FAILED) ::madvise(memory, size, MADV_DONTFORK);
-  return memory;
-}
 
 }  // namespace
 
@@ -214,12 +205,10 @@ Status StreamMemory::add_slab(unsigned order, std::uint64_t room, std::uint64_t 
 }
 
 Status StreamMemory::pin(Pinned& pinned) {
-  void* const memory = map(pinned.size);
-  if (memory == MAP_FAILED) return os_failure(errno, kStep);
-  pinned.memory = static_cast<std::byte*>(memory);
-  const Status status = home_.pin(memory, pinned.size, pinned.shift);
-  if (!status.ok()) ::munmap(memory, pinned.size);
-  return status;
+  const auto pin = [&](void* memory) { return home_.pin(memory, pinned.size, pinned.shift); };
+  const Result<void*> memory = map_registered(pinned.size, kStep, pin);
+  if (memory.ok()) pinned.memory = static_cast<std::byte*>(*memory);
+  return memory.status();
 }
 
 }  // namespace penstock::core

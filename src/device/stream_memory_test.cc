@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -21,6 +22,7 @@ class PinningHome final : public StreamHome, private StreamWork {
   PinningHome() : StreamHome(this) {}
   unsigned pins = 0;
   Status refuses;
+  std::uint64_t others_reach = 0;  // Others have unmapped pinned memory on either side of what was asked for first.
 
   bool has_words() const override { return true; }
   bool reaches(const PointerFacts&, const void*) const override { return true; }
@@ -35,11 +37,14 @@ class PinningHome final : public StreamHome, private StreamWork {
 
  private:
   const void* pages_context() const override { return nullptr; }
-  Status pin(void*, std::size_t, std::uint64_t& shift) override {
-    ++pins;
+  Status pin(void* memory, std::size_t, std::uint64_t& shift) override {
+    const auto at = reinterpret_cast<std::uintptr_t>(memory);
+    if (++pins == 1) first_ = at;
     shift = pins * kShift;
-    return refuses;
+    const bool is_of_others = std::max(first_, at) - std::min(first_, at) < others_reach;
+    return is_of_others ? failure(Code::already_registered, "pin it, as scripted") : refuses;
   }
+  std::uintptr_t first_ = 0;
 };
 
 class StreamMemoryTest : public testing::Test {
@@ -178,6 +183,15 @@ TEST_F(StreamMemoryTest, WhatCannotBePinnedIsToldAndAskedForAgain) {
   home_.refuses = success();
 
   EXPECT_TRUE(memory_.take(4 * kKib, 64 * kMib).ok());
+}
+
+TEST_F(StreamMemoryTest, ALargeRegionThatOthersUnmappedAndDidNotUnregisterIsNotTaken) {
+  home_.others_reach = 256 * kMib;
+  const Result<StreamBlock*> block = memory_.take(4 * kKib, 64 * kMib);
+  ASSERT_TRUE(block.ok()) << describe(block.status());
+  (*block)->word(0) = 1;
+  std::memset((*block)->staging(), 1, (*block)->staging_bytes());
+  EXPECT_GT(home_.pins, 2u);
 }
 
 TEST_F(StreamMemoryTest, WhatNoLimitAllowsIsRefused) {

@@ -72,8 +72,7 @@ Status CudaDevice::register_host(void* memory, std::size_t size) {
   if (!scope.entered()) return cuda_status(scope.result(), kStep);
   const CUresult result =
       api().cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-  if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return failure(Code::already_registered, kStep);
-  return cuda_status(result, kStep);
+  return register_status(result, kStep);
 }
 
 bool CudaDevice::unregister_host(void* memory) {

@@ -37,6 +37,12 @@ inline Status cuda_status(cuda::CUresult result, const char* step) {
   }
 }
 
+// The status of registering memory that the library has mapped.
+inline Status register_status(cuda::CUresult result, const char* step) {
+  const bool is_registered = result == cuda::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  return is_registered ? failure(Code::already_registered, step) : cuda_status(result, step);
+}
+
 // The ordinal of the current context's GPU, in the driver's order. Fails if the driver lacks the call.
 inline Result<int> current_ordinal(const cuda::CudaApi& api, const char* step) {
   if (api.cuCtxGetDevice == nullptr) return failure(Code::no_device, step);

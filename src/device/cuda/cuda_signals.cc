@@ -2,21 +2,20 @@
 
 #include "device/cuda/cuda_signals.h"
 
-#include <sys/mman.h>
+#include "device/cuda/cuda_scope.h"
+#include "device/new_memory.h"
 
 namespace penstock::core {
 
 using namespace cuda;
 
 bool CudaSignals::open(CUstream stream) {
-  void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  // A forked child must not share memory that the GPU writes to.
-  ::madvise(memory, kBytes, MADV_DONTFORK);
-  if (api_.cuMemHostRegister(memory, kBytes, CU_MEMHOSTREGISTER_PORTABLE) != CUDA_SUCCESS) {
-    ::munmap(memory, kBytes);
-    return false;
-  }
+  constexpr const char* kStep = "page-lock host memory for signals";
+  const Result<void*> mapped = map_registered(kBytes, kStep, [&](void* memory) {
+    return register_status(api_.cuMemHostRegister(memory, kBytes, CU_MEMHOSTREGISTER_PORTABLE), kStep);
+  });
+  if (!mapped.ok()) return false;
+  void* const memory = *mapped;
   // The memory stays registered in any case, and so stays mapped: see above. It still holds zeros only.
   CUdeviceptr counters = 0;
   if (api_.cuMemAlloc(&counters, kBytes) != CUDA_SUCCESS) return false;

@@ -153,9 +153,9 @@ CudaStreamHome::Fate CudaStreamHome::fate() const {
   int attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
   void* value = &type;
   const CUdeviceptr pinned = reinterpret_cast<std::uintptr_t>(&own_block_->word(0));
-  const bool is_locked =
-      api_.cuPointerGetAttributes(1, &attribute, &value, pinned) == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST;
-  return is_locked ? Fate::alive : Fate::gone;
+  const CUresult told = api_.cuPointerGetAttributes(1, &attribute, &value, pinned);
+  if (told != CUDA_SUCCESS) return is_of_no_context(told) ? Fate::gone : Fate::lost;
+  return type == CU_MEMORYTYPE_HOST ? Fate::alive : Fate::gone;
 }
 
 // Launches everything once before any stream is held: the driver may load a kernel only at its first launch, and
@@ -247,13 +247,15 @@ Status CudaStreamHome::drain(void* stream) {
 }
 
 Status CudaStreamHome::pin(void* memory, std::size_t size, std::uint64_t& shift) {
-  return in_context("page-lock host memory for the stream", [&] {
-    CUdeviceptr address = 0;
-    CUresult result = api_.cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_DEVICEMAP);
-    if (result == CUDA_SUCCESS) result = api_.cuMemHostGetDevicePointer(&address, memory, 0);
-    shift = address - reinterpret_cast<std::uintptr_t>(memory);
-    return result;
-  });
+  constexpr const char* kStep = "page-lock host memory for the stream";
+  const ContextScope scope(api_, context_);
+  if (!scope.entered()) return cuda_status(scope.result(), kStep);
+  CUdeviceptr address = 0;
+  const CUresult registered = api_.cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_DEVICEMAP);
+  if (registered != CUDA_SUCCESS) return register_status(registered, kStep);
+  const CUresult found = api_.cuMemHostGetDevicePointer(&address, memory, 0);
+  shift = address - reinterpret_cast<std::uintptr_t>(memory);
+  return cuda_status(found, kStep);
 }
 
 bool is_any_cuda_stream_busy(const CudaApi& api) {

@@ -5,7 +5,10 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <utility>
+
+#include "device/cuda/cuda_signals.h"
 
 namespace penstock::core {
 namespace {
@@ -19,6 +22,21 @@ unsigned questions = 0;  // The number of looks at that context.
 CUcontext troubled = nullptr;
 CUresult trouble = CUDA_SUCCESS;  // Told of that context when it is looked at.
 
+CUresult (*ask)(unsigned, int*, void**, CUdeviceptr) = nullptr;
+CUresult told_of_pointers = CUDA_SUCCESS;
+CUresult (*lock)(void*, std::size_t, unsigned) = nullptr;
+unsigned taken_for_locked = 0;  // So many pieces of memory that are to be registered next.
+
+CUresult ask_of_pointer(unsigned count, int* attributes, void** values, CUdeviceptr pointer) {
+  return told_of_pointers == CUDA_SUCCESS ? ask(count, attributes, values, pointer) : told_of_pointers;
+}
+
+CUresult lock_memory(void* memory, std::size_t size, unsigned flags) {
+  if (taken_for_locked == 0) return lock(memory, size, flags);
+  --taken_for_locked;
+  return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}
+
 CUresult identify(CUcontext context, unsigned long long* id) {
   if (context == watched) ++questions;
   return context == troubled ? trouble : look(context, id);
@@ -27,12 +45,15 @@ CUresult identify(CUcontext context, unsigned long long* id) {
 // Two contexts, of which the first has a home for its streams.
 class CudaStreamsTest : public testing::Test {
  protected:
+  explicit CudaStreamsTest(const char* driver = PENSTOCK_FAKE_CUDA) : driver_(driver) {}
   void SetUp() override {
     std::string why_not;
-    ASSERT_TRUE(api.load(PENSTOCK_FAKE_CUDA, &why_not)) << why_not;
-    look = std::exchange(api.cuCtxGetId, identify);
+    ASSERT_TRUE(api.load(driver_, &why_not)) << why_not;
+    if (api.cuCtxGetId != nullptr) look = std::exchange(api.cuCtxGetId, identify);
+    ask = std::exchange(api.cuPointerGetAttributes, ask_of_pointer);
+    lock = std::exchange(api.cuMemHostRegister, lock_memory);
     ASSERT_EQ(api.cuInit(0), CUDA_SUCCESS);
-    void* const library = ::dlopen(PENSTOCK_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+    void* const library = ::dlopen(driver_, RTLD_NOW | RTLD_LOCAL);
     const auto create = reinterpret_cast<CUresult (*)(CUcontext*, unsigned, int)>(::dlsym(library, "cuCtxCreate_v2"));
     destroy_ = reinterpret_cast<CUresult (*)(CUcontext)>(::dlsym(library, "cuCtxDestroy_v2"));
     refuse_modules_ = reinterpret_cast<CUresult (*)(int)>(::dlsym(library, "fake_cuda_refuse_modules"));
@@ -45,6 +66,8 @@ class CudaStreamsTest : public testing::Test {
   void TearDown() override {
     refuse_modules_(0);
     troubled = nullptr;
+    told_of_pointers = CUDA_SUCCESS;
+    taken_for_locked = 0;
     for (const CUcontext context : contexts_) EXPECT_EQ(destroy_(context), CUDA_SUCCESS);
   }
 
@@ -58,12 +81,17 @@ class CudaStreamsTest : public testing::Test {
   bool is_kept(CUresult told) {
     troubled = contexts_[0];
     trouble = told;
+    return is_kept_beside_another();
+  }
+  bool is_kept_beside_another() {
     EXPECT_TRUE(has_home(contexts_[1]));
     troubled = nullptr;
+    told_of_pointers = CUDA_SUCCESS;
     refuse_modules_(1);
     return has_home(contexts_[0]);
   }
 
+  const char* const driver_;
   CUresult (*refuse_modules_)(int) = nullptr;
   CUresult (*destroy_)(CUcontext) = nullptr;
   CUcontext contexts_[2] = {};
@@ -73,6 +101,36 @@ class CudaStreamsTest : public testing::Test {
 TEST_F(CudaStreamsTest, TheHomeOfAContextThatIsLostWithItsGpuStays) { EXPECT_TRUE(is_kept(719)); }
 
 TEST_F(CudaStreamsTest, TheHomeOfADestroyedContextGoes) { EXPECT_FALSE(is_kept(CUDA_ERROR_CONTEXT_IS_DESTROYED)); }
+
+// Its contexts have no numbers, and are known by what the driver tells of their memory.
+class OldCudaStreamsTest : public CudaStreamsTest {
+ protected:
+  OldCudaStreamsTest() : CudaStreamsTest(PENSTOCK_FAKE_CUDA_11) {}
+};
+
+TEST_F(OldCudaStreamsTest, TheHomeOfAContextWhoseLostGpuTellsNothingOfItsMemoryStays) {
+  told_of_pointers = 719;
+  EXPECT_TRUE(is_kept_beside_another());
+}
+
+TEST_F(OldCudaStreamsTest, TheHomeOfAContextThatIsDestroyedMeanwhileGoes) {
+  told_of_pointers = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  EXPECT_FALSE(is_kept_beside_another());
+}
+
+// Others had unmapped registered memory where it was mapped first.
+TEST_F(CudaStreamsTest, MemoryThatTheDriverTakesForRegisteredIsMappedElsewhere) {
+  taken_for_locked = 3;
+  EXPECT_TRUE(has_home(contexts_[1]));
+  EXPECT_EQ(taken_for_locked, 0u);
+
+  taken_for_locked = 3;
+  CudaSignals signals(api);
+  ASSERT_EQ(api.cuCtxPushCurrent(contexts_[1]), CUDA_SUCCESS);
+  EXPECT_TRUE(signals.open(nullptr));
+  EXPECT_EQ(api.cuCtxPopCurrent(&contexts_[1]), CUDA_SUCCESS);
+  EXPECT_EQ(taken_for_locked, 0u);
+}
 
 // Every free of pinned memory asks, and had asked twice.
 TEST_F(CudaStreamsTest, WhetherAnyStreamIsBusyIsOneQuestionAboutEachContext) {
