@@ -25,13 +25,14 @@ void draw_settings(Random& random, const std::function<void(const char* name, co
   const bool has_dmabufs = gpu().is_there() && dmabufs().is_there(),
              has_vendor = gpu().is_there() && vendor().is_there();
   const bool wants_nvfs = has_nvfs && !has_vendor && !random.one_in(4);
+  const bool wants_peers = peers().is_there() && !random.one_in(4);
   const char* const direct = peers().is_there()                                 ? "p2pdma,bounce,host"
                              : has_vendor && !(has_dmabufs && random.one_in(2)) ? "vendor,bounce,host"
                                                                                 : "dmabuf,bounce,host";
   const char* const paths = draw_of(
       random,
       {"auto", has_dmabufs || has_vendor || peers().is_there() ? direct : "bounce,host", "pagecache,bounce,host"});
-  set("paths", wants_nvfs ? "auto" : paths);
+  set("paths", wants_nvfs ? "auto" : wants_peers ? direct : paths);
   if (has_nvfs) set("nvfs", "on"), set("scratch", nvfs().scratch().c_str());
   if (has_dmabufs) set("dmabuf", "true"), set("scratch", dmabufs().scratch().c_str());
   if (peers().is_there()) set("scratch", peers().scratch().c_str());
@@ -42,7 +43,7 @@ void draw_settings(Random& random, const std::function<void(const char* name, co
   set("bounce_mib", draw_of(random, {"1", "2", "16"}));
   set("io_uring", draw_of(random, {"auto", "auto", "auto", "off"}));
   const char* const direct_io = draw_of(random, {"auto", "always", "never"});
-  set("direct_io", wants_nvfs ? "auto" : direct_io);
+  set("direct_io", wants_nvfs || wants_peers ? "auto" : direct_io);
   set("registration_cache_mib", draw_of(random, {"0", "1", "64"}));
 }
 
