@@ -199,8 +199,8 @@ void Asked::judge_status(const penstock_status& status, const penstock_report& r
   if (is_of_the_gpu(status)) return;
   const bool is_fault = status.domain == PENSTOCK_DOMAIN_OS && (status.code == EIO || status.code == ENOSPC);
   if (is_fault && has_errors_since()) return require_failure_before_end(first_ + report.bytes);
-  const auto has_weather = [](Fault fault) { return disk().weather[static_cast<std::size_t>(fault)] != 0; };
-  if (is(PENSTOCK_NO_PROGRESS) && (has_weather(Fault::cut_short) || has_weather(Fault::stalled))) return;
+  const bool has_cut = disk().weather[static_cast<std::size_t>(Fault::cut_short)] != 0;
+  if (is(PENSTOCK_NO_PROGRESS) && (has_cut || dmabufs().is_there())) return;  // A canary that is late breaks a channel.
   if (is_canceled && report.bytes == 0) return;
   if (is(PENSTOCK_TIMED_OUT) && may_be_late && scheduler().now() >= request.deadline_ns && report.bytes == 0) return;
   if (is(PENSTOCK_CLOSED) && may_be_closed) return;

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -279,7 +280,7 @@ class Disk {
   void drop(int fd);
 
  private:
-  std::vector<Open> open_;
+  std::deque<Open> open_;  // Of which some are held while others are added.
   std::uint64_t descriptions_ = 0;
   std::vector<std::pair<int, std::shared_ptr<File>>> taken_;
   std::uint8_t files_ = 0;
