@@ -28,8 +28,9 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("src", "kv", "python")
 FOLDERS_WITH_THREADS = ("tools", "bench", "model")
 FLAGS = ["-fsyntax-only", "-Wthread-safety", "-Wthread-safety-beta", "-Werror"]
-# Precompiled headers are the other compiler's, and what they hold each file includes itself.
-NOT_OURS = re.compile(r" -Winvalid-pch|(?: -Xclang)? -include(?:-pch)?(?: -Xclang)? \S+| -o \S+ -c \S+$")
+# Precompiled headers and some warnings are the other compiler's, and what the headers hold each file includes itself.
+NOT_OURS = re.compile(r" -Winvalid-pch| -Wno-maybe-uninitialized|(?: -Xclang)? -include(?:-pch)?(?: -Xclang)? \S+"
+                      r"| -o \S+ -c \S+$")
 RULE = """builddir = {build}
 rule look
   command = {clang} $flags -MD -MF $out.d $in && touch $out
