@@ -342,6 +342,11 @@ std::int64_t FakeNvfs::read_blocks(const Group& group, const nvfs::IoArgument& i
   return static_cast<std::int64_t>(bytes);
 }
 
+bool FakeNvfs::is_regular(int fd) {
+  struct stat facts {};
+  return ::fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode);
+}
+
 // True if any part went by DMA. The rest (holes in smaller blocks of the file system) is zeroed in the shadow buffer,
 // unreported.
 bool FakeNvfs::read_block(const Group& group, const nvfs::IoArgument& io, const std::byte* from,
@@ -350,7 +355,9 @@ bool FakeNvfs::read_block(const Group& group, const nvfs::IoArgument& io, const 
   const std::uint64_t offset = static_cast<std::uint64_t>(io.file_offset) + done;
   bool went = false;
   for (std::uint64_t at_byte = 0; at_byte < kBlock; at_byte += block_size) {
-    const bool is_data = has_data(io.fd, offset + at_byte) && !(zeros_are_holes && is_zero(from + done + at_byte));
+    // A raw drive has no holes.
+    const bool is_left_out = zeros_are_holes && is_regular(io.fd) && is_zero(from + done + at_byte);
+    const bool is_data = has_data(io.fd, offset + at_byte) && !is_left_out;
     const bool goes = is_hooked(offset) && is_data;
     const std::uint64_t gpu_offset = lie == Lie::reads_at_beginning ? 0 : io.gpu_offset;
     std::byte* const to = goes ? reach(group.gpu_address + gpu_offset + done, kBlock) : at(io.shadow + within + done);

@@ -147,6 +147,7 @@ class FakeNvfs final : public NvfsKernel {
   std::int64_t read_blocks(const Group& group, const nvfs::IoArgument& io, std::uint64_t at_most) const;
   bool read_block(const Group& group, const nvfs::IoArgument& io, const std::byte* from, std::uint64_t done) const;
   bool has_data(int fd, std::uint64_t offset) const;
+  static bool is_regular(int fd);
   bool is_zero(const std::byte* block) const;
   std::int64_t write_blocks(const Group& group, const nvfs::IoArgument& io, std::uint64_t at_most,
                             bool& is_direct) const;
