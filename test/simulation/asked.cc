@@ -209,7 +209,9 @@ void Asked::judge_status(const penstock_status& status, const penstock_report& r
   // take theirs one after the other.
   const bool is_at_a_begin = report.bytes == 0 || request.piece_count > 1;
   if (is(PENSTOCK_LIMIT) && disk().weather[static_cast<std::size_t>(Fault::stalled)] != 0 && is_at_a_begin) return;
-  if (is(PENSTOCK_OUT_OF_MEMORY) && scheduler().refuses_threads() && report.bytes == 0) return;
+  // Parts of a request on a stream that lie in pages need no thread, and those behind them may.
+  const bool needs_its_first_thread = report.bytes == 0 || request.stream != nullptr;
+  if (is(PENSTOCK_OUT_OF_MEMORY) && scheduler().refuses_threads() && needs_its_first_thread) return;
   scheduler().fail(("an error that nothing explains: " + text_of(status)).c_str());
 }
 
