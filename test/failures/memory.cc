@@ -6,14 +6,7 @@
 #include <cerrno>
 #include <cstddef>
 
-// glibc's own names of its functions, behind the names that this file takes over.
-extern "C" {
-void* __libc_malloc(std::size_t size);
-void* __libc_calloc(std::size_t count, std::size_t size);
-void* __libc_realloc(void* memory, std::size_t size);
-void* __libc_memalign(std::size_t alignment, std::size_t size);
-void __libc_free(void* memory);
-}
+#include "libc_heap.h"
 
 namespace {
 

@@ -13,16 +13,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "libc_heap.h"
 #include "simulation/scheduler.h"
-
-// The C library's own, which has no others behind ours.
-extern "C" {
-void* __libc_malloc(std::size_t size);
-void* __libc_calloc(std::size_t count, std::size_t size);
-void* __libc_realloc(void* memory, std::size_t size);
-void* __libc_memalign(std::size_t alignment, std::size_t size);
-void __libc_free(void* memory);
-}
 
 namespace {
 
