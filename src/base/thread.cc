@@ -15,10 +15,13 @@ constexpr std::size_t kStackMin = 1u << 20;
 struct Start {
   void (*body)(void*);
   void* argument;
+  char name[16];
 };
 
+// The thread takes its name itself: whoever started it would come late, and may find it gone.
 void* run(void* start) {
   const Start copy = *std::unique_ptr<Start>(static_cast<Start*>(start));
+  (void)::pthread_setname_np(::pthread_self(), copy.name);
   copy.body(copy.argument);
   return nullptr;
 }
@@ -38,20 +41,17 @@ bool create(pthread_t& thread, Start& start) {
 }  // namespace
 
 bool start_thread(pthread_t& thread, const char* name, void (*body)(void*), void* argument) {
-  std::unique_ptr<Start> start(new (std::nothrow) Start{body, argument});
+  std::unique_ptr<Start> start(new (std::nothrow) Start{body, argument, {}});
   if (start == nullptr) return false;
+  std::snprintf(start->name, sizeof start->name, "%s", name);
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const bool started = create(thread, *start);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!started) return false;
-  (void)start.release();
-  char shortened[16];
-  std::snprintf(shortened, sizeof shortened, "%s", name);
-  (void)::pthread_setname_np(thread, shortened);
-  return true;
+  if (started) (void)start.release();
+  return started;
 }
 
 void run_apart(const char* name, void (*body)(void*), void* argument) {

@@ -7,8 +7,8 @@
 
 namespace penstock::core {
 
-// Returns false if no thread can be created. `name` is cut to fifteen characters. The stack has the process's default
-// size, but at least the size that the CUDA driver needs.
+// Returns false if no thread can be created. The thread has its name, cut to fifteen characters, before `body` begins.
+// The stack has the process's default size, but at least the size that the CUDA driver needs.
 bool start_thread(pthread_t& thread, const char* name, void (*body)(void*), void* argument);
 // Runs body(argument) on a new thread and waits for it, for work that needs more stack than the caller may have. Runs
 // it on the caller's thread if no other can be had.
