@@ -353,12 +353,13 @@ bool FakeNvfs::read_block(const Group& group, const nvfs::IoArgument& io, const 
                           std::uint64_t done) const {
   const std::uint64_t within = (group.gpu_address + io.gpu_offset) % kGpuPage;
   const std::uint64_t offset = static_cast<std::uint64_t>(io.file_offset) + done;
+  const bool is_drive_hooked = is_hooked(offset);  // A page is one drive's.
   bool went = false;
   for (std::uint64_t at_byte = 0; at_byte < kBlock; at_byte += block_size) {
     // A raw drive has no holes.
     const bool is_left_out = zeros_are_holes && is_regular(io.fd) && is_zero(from + done + at_byte);
     const bool is_data = has_data(io.fd, offset + at_byte) && !is_left_out;
-    const bool goes = is_hooked(offset) && is_data;
+    const bool goes = is_drive_hooked && is_data;
     const std::uint64_t gpu_offset = lie == Lie::reads_at_beginning ? 0 : io.gpu_offset;
     std::byte* const to = goes ? reach(group.gpu_address + gpu_offset + done, kBlock) : at(io.shadow + within + done);
     std::memcpy(to + at_byte, from + done + at_byte, block_size);
