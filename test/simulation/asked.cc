@@ -15,6 +15,7 @@
 #include "simulation/leases.h"
 #include "simulation/nvfs.h"
 #include "simulation/peers.h"
+#include "simulation/requests.h"
 #include "simulation/vendor.h"
 #include "stress/history.h"
 
@@ -204,6 +205,7 @@ void Asked::judge_status(const penstock_status& status, const penstock_report& r
   if (is_canceled && report.bytes == 0) return;
   if (is(PENSTOCK_TIMED_OUT) && may_be_late && scheduler().now() >= request.deadline_ns && report.bytes == 0) return;
   if (is(PENSTOCK_CLOSED) && may_be_closed) return;
+  if (is(PENSTOCK_PATH_REFUSED) && may_refuse_for_want_of_a_path()) return;
   if (disk().has_had(Fault::ring) && is_of_a_broken_ring(status)) return;
   // A call waits for memory to bounce through for a while only, which a transfer may stand still for longer. Pieces
   // take theirs one after the other.

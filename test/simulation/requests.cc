@@ -82,6 +82,7 @@ bool Program::may_refuse(const penstock_status& status, bool is_late) const {
   if (disk().has_had(Fault::ring) && is_of_a_broken_ring(status)) return true;
   if (is_of_the_gpu(status)) return true;
   if (is(PENSTOCK_CLOSED)) return is_closing_;
+  if (is(PENSTOCK_PATH_REFUSED)) return may_refuse_for_want_of_a_path();
   if (is(PENSTOCK_DESCRIPTOR_LOST)) return disk().has_taken_descriptors();
   if (is(PENSTOCK_OUT_OF_MEMORY)) return scheduler().refuses_threads();
   return is(PENSTOCK_LIMIT) || (is(PENSTOCK_TIMED_OUT) && is_late);  // Pinned memory may be all in use.
@@ -357,7 +358,8 @@ void Program::ask_for_advice(Self& self) {
   char text[512];
   const bool is_told = penstock_explain(&asked.request, verdicts.data(), 16, &count).code == 0 &&
                        penstock_plan(&asked.request, text, sizeof text, nullptr).code == 0;
-  if (!is_closing_ && !disk().has_taken_descriptors() && (!is_told || count == 0)) scheduler().fail("a dry run fails");
+  const bool may_fail = is_closing_ || disk().has_taken_descriptors() || may_refuse_for_want_of_a_path();
+  if (!may_fail && (!is_told || count == 0)) scheduler().fail("a dry run fails");
   asked.take_back();
 }
 

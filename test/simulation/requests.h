@@ -21,6 +21,8 @@ struct Tally {
 void draw_weather(Random& random);
 // Calls this with each setting of a session, and a value of it that was drawn.
 void draw_settings(Random& random, const std::function<void(const char* name, const char* value)>& set);
+// True once such settings required a path, which not every request can take.
+bool may_refuse_for_want_of_a_path();
 // By settings that are drawn anew.
 penstock_status open_session(Random& random, penstock_session** session);
 

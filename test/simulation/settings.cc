@@ -17,6 +17,8 @@ const char* draw_of(Random& random, std::initializer_list<const char*> values) {
   return values.begin()[random.below(values.size())];
 }
 
+bool requires_a_path = false;  // A session has settings that require one.
+
 }  // namespace
 
 void draw_settings(Random& random, const std::function<void(const char* name, const char* value)>& set) {
@@ -44,8 +46,13 @@ void draw_settings(Random& random, const std::function<void(const char* name, co
   set("io_uring", draw_of(random, {"auto", "auto", "auto", "off"}));
   const char* const direct_io = draw_of(random, {"auto", "always", "never"});
   set("direct_io", wants_nvfs || wants_peers ? "auto" : direct_io);
-  set("registration_cache_mib", draw_of(random, {"0", "1", "64"}));
+  // Pages are hardly ever worth registering for so few requests: then they are registered at once.
+  const bool must_use_pages = gpu().is_there() && !wants_nvfs && random.one_in(3);
+  if (must_use_pages) set("paths", "pagecache,bounce,host"), set("require", "pagecache"), requires_a_path = true;
+  set("registration_cache_mib", draw_of(random, {must_use_pages ? "2" : "0", "1", "64"}));
 }
+
+bool may_refuse_for_want_of_a_path() { return requires_a_path; }
 
 penstock_status open_session(Random& random, penstock_session** session) {
   Config config;
