@@ -21,6 +21,7 @@
 #include "simulation/drive.h"
 #include "simulation/files.h"
 #include "simulation/leases.h"
+#include "simulation/machine.h"
 #include "simulation/scheduler.h"
 
 namespace {
@@ -89,6 +90,9 @@ int descriptor_of(const char* name) {
 }
 
 bool answer(long number, const long* arguments, long& result) {
+  int told = -1;
+  if (number == SYS_openat2 && open_of_machine(reinterpret_cast<const char*>(arguments[1]), told))
+    return result = told, true;
   const Disk::Open* const open = number == kCachestat ? disk().find(static_cast<int>(arguments[0])) : nullptr;
   if (open == nullptr) return false;
   if (const int error = forbidden(); error != 0) return errno = error, result = -1, true;
@@ -125,6 +129,7 @@ int open_on_drive(Real really, const char* name, int flags, mode_t mode, More...
 template <typename Real, typename... More>
 int open_by(Real really, const char* name, int flags, mode_t mode, More... folder) {
   if (int node = -1; open_device != nullptr && open_device(name, node)) return node;
+  if (int told = -1; open_of_machine(name, told)) return told;
   const Disk::Open* const known = disk().find(descriptor_of(name));
   if (known == nullptr && drive().is_made()) return open_on_drive(really, name, flags, mode, folder...);
   if (known == nullptr) return really(folder..., name, flags, mode);

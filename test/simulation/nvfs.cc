@@ -15,6 +15,7 @@
 #include <set>
 
 #include "simulation/gpu.h"
+#include "simulation/machine.h"
 
 namespace penstock::simulation {
 namespace {
@@ -70,15 +71,6 @@ bool control_node(int fd, unsigned long call, void* argument, int& result) {
   return true;
 }
 
-// A text of the module's, as a file.
-int open_text(const char* name) {
-  const std::string text = nvfs().fake()->text(name);
-  const int fd = ::memfd_create("simulated-text", MFD_CLOEXEC);
-  static const auto really_write = REAL(pwrite);
-  if (fd < 0 || really_write(fd, text.data(), text.size(), 0) < 0) scheduler().fail("a module cannot tell of itself");
-  return fd;
-}
-
 bool (*answer_others)(long number, const long* arguments, long& answer) = nullptr;
 
 bool answer(long number, const long* arguments, long& result) {
@@ -86,7 +78,7 @@ bool answer(long number, const long* arguments, long& result) {
   const auto is = [&](const char* file) { return std::strcmp(name, file) == 0; };
   const bool is_ours = is(abi::kVersionFile) || is(abi::kModuleVersionFile) || is(abi::kModulesFile) ||
                        is(abi::kStatsFile) || is(abi::kKernelReleaseFile);
-  if (is_ours) return result = open_text(name), true;
+  if (is_ours) return result = open_text(nvfs().fake()->text(name)), true;
   return answer_others != nullptr && answer_others(number, arguments, result);
 }
 

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "simulation/machine.h"
+
 namespace penstock::simulation {
 namespace {
 
@@ -30,13 +32,6 @@ void count(Fault fault) { ++disk().faults[static_cast<std::size_t>(fault)]; }
 std::string_view part_of(const char* name) {
   const std::string_view whole = name;
   return whole.starts_with(kDevice) ? whole.substr(kDevice.size()) : std::string_view();
-}
-
-int open_text(const std::string& text) {
-  static const auto really_write = REAL(pwrite);
-  const int fd = ::memfd_create("simulated-text", MFD_CLOEXEC);
-  if (fd < 0 || really_write(fd, text.data(), text.size(), 0) < 0) scheduler().fail("a device cannot tell of itself");
-  return fd;
 }
 
 void* map_pages(void* place, int fd, std::size_t size) {

@@ -15,6 +15,7 @@
 
 #include "simulation/files.h"
 #include "simulation/gpu.h"
+#include "simulation/machine.h"
 #include "simulation/nvfs.h"
 
 namespace penstock::simulation {
@@ -149,6 +150,7 @@ ssize_t __readlink_chk(const char* name, char* text, std::size_t size, std::size
 
 int stat(const char* name, struct stat* facts) noexcept {
   static const auto really = REAL(stat);
+  if (is_of_machine(name)) return errno = ENOENT, -1;
   const std::shared_ptr<File> file = file_of(name);
   return file == nullptr ? really(name, facts) : (file->tell(*facts), 0);
 }
