@@ -23,7 +23,7 @@ import torch.distributed.checkpoint as dcp
 
 import penstock
 from penstock import checkpoint, threads, weights
-from penstock.checkpoint import ids, layout, leftovers, memory, publishing, retention, verifying
+from penstock.checkpoint import ids, layout, leases, leftovers, memory, publishing, reading, retention, verifying
 from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.safetensors import SafetensorsWriter
 from waiting import SECONDS_MAX
@@ -188,6 +188,43 @@ def test_what_a_shortage_keeps_from_being_read_is_no_reason_to_take_an_older_one
     broken[0] = errno.EIO
     assert checkpoint.latest(tmp_path) == tmp_path / "step-1"
     assert "passed over: [Errno 5] Input/output error" in caplog.text
+
+
+@pytest.fixture
+def set_aside(tmp_path):
+    """The file that names a checkpoint, which somebody is about to remove, or to put back."""
+    checkpoint.save({"a": 1}, tmp_path / "step-1")
+    said = reading.read_summary(tmp_path / "step-1")
+    return (tmp_path / "step-1" / layout.NAME).rename(tmp_path / "step-1" / f".{'0' * 16}.{'0' * 8}.removed"), said
+
+
+def short_of_descriptors(*arguments):
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), *arguments)
+
+
+@pytest.mark.parametrize("fails", [(os, "listdir"), (reading, "read_description")])
+def test_a_shortage_hides_no_checkpoint_that_is_set_aside(set_aside, monkeypatch, fails):
+    folder = set_aside[0].parent
+    assert checkpoint.latest(folder.parent) == folder
+    real = getattr(*fails)
+    monkeypatch.setattr(*fails, lambda path: (short_of_descriptors if path in (folder, set_aside[0]) else real)(path))
+    with pytest.raises(OSError, match="Too many open files"):
+        checkpoint.latest(folder.parent)
+    with pytest.raises(OSError, match="Too many open files"):
+        checkpoint.load(folder)
+
+
+def test_a_shortage_lets_no_removal_take_the_files_of_a_save_that_is_running(set_aside, monkeypatch):
+    aside, said = set_aside
+    lease = leases.take(aside.parent, said.save_id)
+    files = {aside.parent / name for name in said.files}
+    with monkeypatch.context() as short, pytest.raises(OSError, match="Too many open files"):
+        short.setattr(os, "listdir", short_of_descriptors)
+        leftovers.finish_removal(aside, said)
+    assert all(map(Path.exists, files)) and aside.exists()
+    lease.end()
+    leftovers.finish_removal(aside, said)
+    assert not any(map(Path.exists, [*files, aside]))
 
 
 def test_a_link_to_the_newest_checkpoint_is_no_checkpoint_more_and_none_less(tmp_path):

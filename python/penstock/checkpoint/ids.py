@@ -34,8 +34,12 @@ def new_save_id(folder: Path) -> str:
 
 
 def _numbers_in(root: Path) -> Iterator[tuple[int, Path]]:
-    """What the checkpoints say themselves, which nobody has looked at yet; numbers of no clock are left out."""
-    for place in (root / name for name in names_in(root)):
+    """What the checkpoints say themselves, which nobody has looked at yet; numbers of no clock are left out. None where
+    the folder cannot be read, into which one may save nevertheless."""
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = names_in(root)
+    for place in (root / name for name in names):
         with contextlib.suppress(OSError, CheckpointError):
             said = SAID_ID.search(content_of(place / NAME, SAID_WITHIN))
             if said is not None and int(said[1]) <= CLOCK_MAX:

@@ -91,7 +91,7 @@ def give_up(folder: Path, names: Iterable[str], lease: Lease) -> None:
     except OSError:
         gone = set()
     remove_files(folder / name for name in gone)
-    if not found & set(names_in(folder)):
+    if _are_gone(folder, found):
         lease.end()
     lease.close()
 
@@ -110,12 +110,25 @@ def give_up_staged(paths: Iterable[Path], target: Path, save_id: str, lease: Lea
     lease.close()
 
 
+def _are_gone(folder: Path, names: set[str]) -> bool:
+    with contextlib.suppress(OSError):
+        return not names & set(names_in(folder))
+    return False
+
+
 # ---- By others, when it is dead
+
+def _names_to_sweep(folder: Path) -> list[str]:
+    """Empty where it cannot be read: leftover files only cost space."""
+    with contextlib.suppress(OSError):
+        return names_in(folder)
+    return []
+
 
 def sweep(folder: Path) -> bool:
     """Removes the files of dead saves, in a checkpoint's folder or a staging folder next to it. Returns whether there
     were any."""
-    names = names_in(folder)
+    names = _names_to_sweep(folder)
     leased = {match[1] for name in names if (match := LEASE.fullmatch(name))}
     dead = {save_id: lease for save_id in leased if (lease := take_over(folder / f".{save_id}.lease"))}
     try:
@@ -129,14 +142,14 @@ def sweep(folder: Path) -> bool:
 
 def sweep_all(root: Path) -> None:
     """Sweeps a folder of checkpoints, also those that nobody will save to again. Does not follow links."""
-    for place in (root / name for name in names_in(root)):
+    for place in (root / name for name in _names_to_sweep(root)):
         if not place.is_symlink():
             _sweep_and_remove(place, STAGING.fullmatch(place.name) is not None)
 
 
 def sweep_staging(root: Path) -> None:
     """Sweeps the staging folders next to folders of safetensors."""
-    for place in (root / name for name in names_in(root) if STAGING.fullmatch(name)):
+    for place in (root / name for name in _names_to_sweep(root) if STAGING.fullmatch(name)):
         if not place.is_symlink():
             _sweep_and_remove(place, True)
 
@@ -152,7 +165,7 @@ def _sweep_and_remove(place: Path, is_staging: bool) -> None:
 def sweep_empty(root: Path, checkpoints: Iterable[Path]) -> None:
     """Removes folders that are named like the checkpoints, except for numbers, and have always been empty."""
     forms = {NUMBERS.sub("0", place.name) for place in checkpoints}
-    for place in (root / name for name in names_in(root) if NUMBERS.sub("0", name) in forms):
+    for place in (root / name for name in _names_to_sweep(root) if NUMBERS.sub("0", name) in forms):
         if not place.is_symlink() and _is_old(place):
             _remove_empty(place)
 
@@ -194,7 +207,7 @@ def _remove_unnamed(folder: Path, found: set[str], dead: dict[str, Lease]) -> bo
     except (OSError, CheckpointError):
         return False
     remove_files(folder / name for name in gone)
-    for lease in dead.values() if not gone & set(names_in(folder)) else ():
+    for lease in dead.values() if _are_gone(folder, gone) else ():
         lease.end()
     return bool(gone or dead)
 
@@ -214,8 +227,12 @@ def _says_verified(path: Path) -> bool:
 
 
 def is_over(folder: Path) -> bool:
-    """Whether the process that made the temporary folder, with a lease in it, is dead."""
-    leases = [take_over(folder / name) for name in names_in(folder) if LEASE.fullmatch(name)]
+    """Whether the process that made the temporary folder, with a lease in it, is dead. False if it cannot be read."""
+    try:
+        names = names_in(folder)
+    except OSError:
+        return False
+    leases = [take_over(folder / name) for name in names if LEASE.fullmatch(name)]
     for lease in leases:
         if lease is not None:
             lease.close()

@@ -27,10 +27,11 @@ SUMMARY_BYTES = 8 << 20  # Enough for the names and sizes of a hundred thousand 
 
 
 def names_in(folder: Path) -> list[str]:
-    """Empty if it is not a folder, or gone: others remove checkpoints meanwhile."""
+    """Empty if it is not a folder, or gone: others remove checkpoints meanwhile. Raises OSError where the system does
+    not let it be read, which says nothing of what is in it."""
     try:
         return os.listdir(folder)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 
@@ -134,7 +135,7 @@ def read_layout(folder: Path) -> Layout:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return read_description(path)
         for aside in (folder / name for name in names_in(folder) if ASIDE.fullmatch(name)):
-            with contextlib.suppress(OSError, CheckpointError):
+            with contextlib.suppress(FileNotFoundError, CheckpointError):
                 if not is_meant(aside.name, layout := read_description(aside)):
                     return layout
     raise FileNotFoundError(errno.ENOENT, "there is no checkpoint: no save to this folder has ended, or the name is "
