@@ -11,10 +11,10 @@ from penstock.terminal import complain, positive, progress_shown, say_result
 
 EPILOG = """Examples:
   python -m penstock checkpoint verify checkpoints/step-100
-  python -m penstock checkpoint latest checkpoints          its folder; exit code 1 where there is none
+  python -m penstock checkpoint latest checkpoints          its folder; exit code 77 where there is none
   python -m penstock checkpoint retain checkpoints --keep 3
   python -m penstock checkpoint drain /local/step-100 --to /shared/checkpoints
-Exit codes: 0 done, 1 failed, 2 wrong usage."""
+Exit codes: 0 done, 1 failed, 2 wrong usage, 77 latest finds none: a script may begin anew."""
 
 
 def add_to(commands: Any) -> None:
@@ -56,7 +56,7 @@ def run(said: argparse.Namespace) -> int:
         found = checkpoint.latest(said.root)
         if found is None:
             complain(f"{said.root}: no whole checkpoint is among the folders in it")
-            return 1
+            return 77
         return say_result(said.json, {"folder": str(found)}, str(found))
     if said.action == "retain":
         gone = [str(each) for each in checkpoint.retain(said.root, said.keep)]

@@ -19,7 +19,7 @@ import torch.distributed.checkpoint as dcp
 
 from penstock import checkpoint, weights
 from penstock.__main__ import main
-from penstock.checkpoint import draining, layout, storing
+from penstock.checkpoint import draining, layout, reading, storing
 from penstock.checkpoint.safetensors import SafetensorsWriter
 from tensors import raw
 from waiting import SECONDS_MAX, wait_until
@@ -267,15 +267,23 @@ def test_a_command_that_is_interrupted_or_may_print_nowhere_ends_without_a_trace
     assert main(["checkpoint", "retain", str(tmp_path), "--keep", "1"]) == 0
 
 
-def test_commands_for_those_who_write_no_python(local, tmp_path, capsys):
+def short_of_descriptors(path):
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+
+
+def test_commands_for_those_who_write_no_python(local, tmp_path, capsys, monkeypatch):
     shared = tmp_path / "shared"
-    assert main(["checkpoint", "latest", str(shared)]) == 1
+    assert main(["checkpoint", "latest", str(shared)]) == 77
     assert "no whole checkpoint" in capsys.readouterr().err
     assert main(["checkpoint", "drain", str(local), "--to", str(shared), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"folder": str(shared / "step-7")}
     checkpoint.save({"a": torch.ones(3)}, shared / "step-8")
     assert main(["checkpoint", "latest", str(shared)]) == 0
     assert capsys.readouterr() == (f"{shared}/step-8\n", "")
+    with monkeypatch.context() as short:
+        short.setattr(reading, "open_regular", short_of_descriptors)
+        assert main(["checkpoint", "latest", str(shared)]) == 1, "a script begins anew for 77 alone"
+    assert "Too many open files" in capsys.readouterr().err
     assert main(["checkpoint", "verify", str(shared / "step-8"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"folder": str(shared / "step-8"), "names": 1, "bytes": 12}
     assert main(["checkpoint", "retain", str(shared), "--keep", "1", "--json"]) == 0
