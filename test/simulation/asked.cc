@@ -70,9 +70,10 @@ Place::~Place() {
   else std::free(base_);
 }
 
-// A channel whose ring is broken keeps its memory for good.
+// A channel whose ring is broken keeps its memory for good. Of dma-bufs, one breaks that does not release its slot.
 bool is_of_a_broken_ring(const penstock_status& status) {
-  if (status.domain == PENSTOCK_DOMAIN_OS) return status.code == EBADF;
+  const int unreleased = dmabufs().is_there() ? ENOMEM : EBADF;
+  if (status.domain == PENSTOCK_DOMAIN_OS) return status.code == EBADF || status.code == unreleased;
   return status.domain == PENSTOCK_DOMAIN_PENSTOCK && (status.code == PENSTOCK_CLOSED || status.code == PENSTOCK_LIMIT);
 }
 
