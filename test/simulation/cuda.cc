@@ -213,7 +213,7 @@ CALL(cuMemHostUnregister, void* memory) {
   return gpu().loss();
 }
 CALL(cuMemHostGetDevicePointer_v2, CUdeviceptr* on_device, void* host, unsigned) {
-  ENTER(false);
+  ENTER(true);
   *on_device = address_of(host);
   return gpu().knows(gpu().find(*on_device)) ? 0 : CUDA_ERROR_INVALID_VALUE;
 }

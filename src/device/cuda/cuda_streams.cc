@@ -254,6 +254,7 @@ Status CudaStreamHome::pin(void* memory, std::size_t size, std::uint64_t& shift)
   const CUresult registered = api_.cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_DEVICEMAP);
   if (registered != CUDA_SUCCESS) return register_status(registered, kStep);
   const CUresult found = api_.cuMemHostGetDevicePointer(&address, memory, 0);
+  if (found != CUDA_SUCCESS) (void)api_.cuMemHostUnregister(memory);  // The caller unmaps it.
   shift = address - reinterpret_cast<std::uintptr_t>(memory);
   return cuda_status(found, kStep);
 }

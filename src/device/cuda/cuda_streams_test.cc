@@ -31,10 +31,25 @@ CUresult ask_of_pointer(unsigned count, int* attributes, void** values, CUdevice
   return told_of_pointers == CUDA_SUCCESS ? ask(count, attributes, values, pointer) : told_of_pointers;
 }
 
+CUresult (*unlock)(void*) = nullptr;
+CUresult (*tell_address)(CUdeviceptr*, void*, unsigned) = nullptr;
+CUresult told_of_address = CUDA_SUCCESS;
+void* locked_last = nullptr;  // Null once it is unlocked.
+
 CUresult lock_memory(void* memory, std::size_t size, unsigned flags) {
+  locked_last = memory;
   if (taken_for_locked == 0) return lock(memory, size, flags);
   --taken_for_locked;
   return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}
+
+CUresult unlock_memory(void* memory) {
+  if (memory == locked_last) locked_last = nullptr;
+  return unlock(memory);
+}
+
+CUresult address_of_memory(CUdeviceptr* address, void* memory, unsigned flags) {
+  return told_of_address == CUDA_SUCCESS ? tell_address(address, memory, flags) : told_of_address;
 }
 
 CUresult identify(CUcontext context, unsigned long long* id) {
@@ -52,6 +67,8 @@ class CudaStreamsTest : public testing::Test {
     if (api.cuCtxGetId != nullptr) look = std::exchange(api.cuCtxGetId, identify);
     ask = std::exchange(api.cuPointerGetAttributes, ask_of_pointer);
     lock = std::exchange(api.cuMemHostRegister, lock_memory);
+    unlock = std::exchange(api.cuMemHostUnregister, unlock_memory);
+    tell_address = std::exchange(api.cuMemHostGetDevicePointer, address_of_memory);
     ASSERT_EQ(api.cuInit(0), CUDA_SUCCESS);
     void* const library = ::dlopen(driver_, RTLD_NOW | RTLD_LOCAL);
     const auto create = reinterpret_cast<CUresult (*)(CUcontext*, unsigned, int)>(::dlsym(library, "cuCtxCreate_v2"));
@@ -69,6 +86,7 @@ class CudaStreamsTest : public testing::Test {
     troubled = nullptr;
     told_of_pointers = CUDA_SUCCESS;
     taken_for_locked = 0;
+    told_of_address = CUDA_SUCCESS;
     for (const CUcontext context : contexts_) EXPECT_EQ(destroy_(context), CUDA_SUCCESS);
   }
 
@@ -123,6 +141,15 @@ TEST_F(OldCudaStreamsTest, TheHomeOfAContextWhoseLostGpuTellsNothingOfItsMemoryS
 TEST_F(OldCudaStreamsTest, TheHomeOfAContextThatIsDestroyedMeanwhileGoes) {
   told_of_pointers = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   EXPECT_FALSE(is_kept_beside_another());
+}
+
+TEST_F(CudaStreamsTest, MemoryWhoseAddressTheDriverDoesNotTellIsUnmappedUnregistered) {
+  told_of_address = 2;
+  locked_last = this;
+
+  EXPECT_FALSE(has_home(contexts_[1]));
+
+  EXPECT_EQ(locked_last, nullptr);
 }
 
 // Others had unmapped registered memory where it was mapped first.
