@@ -323,7 +323,8 @@ penstock_status penstock_file_create(penstock_session* session, const char* name
  * the same error again. Only for files from penstock_file_create(). */
 penstock_status penstock_file_publish(penstock_file* file);
 /* Once this has succeeded, all earlier writes survive a power failure. If it fails, they may be lost, also where a
- * later call succeeds (fsync(2)): write them again. */
+ * later call succeeds (fsync(2)): write them again. It also fails where a flush within a write has failed since the
+ * last call, which may have lost the bytes of other writes. */
 penstock_status penstock_file_sync(penstock_file* file);
 
 typedef enum penstock_advice {

@@ -7,6 +7,7 @@
 // copyable, so that completions can contain a Status.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -77,6 +78,12 @@ constexpr Status failure(Code code, const char* step) {
 constexpr Status os_failure(int error_number, const char* step) { return {step, error_number, Domain::os}; }
 constexpr Status driver_failure(std::uint8_t driver, int result, const char* step) {
   return {step, result, Domain::driver, driver};
+}
+
+// True if a flush has told that bytes could not be written. It tells so once: the next one succeeds without them
+// (fsync(2)).
+constexpr bool may_have_lost_bytes(const Status& flush) {
+  return flush.is_errno(EIO) || flush.is_errno(ENOSPC) || flush.is_errno(EDQUOT);
 }
 
 // Makes one sentence of the step, the cause and, if there is one, the remedy. `driver` is the name of the driver whose

@@ -131,6 +131,8 @@ penstock_status penstock_file_create(penstock_session* session, const char* name
 penstock_status penstock_file_publish(penstock_file* file) {
   constexpr const char* kStep = "publish the file";
   return session_call(kStep, file, [&](const GuardedSession::Use& use) -> Status {
+    const Status flushes = each_file(*file, [&](std::uint64_t id) { return use->check_flushes(id); });
+    if (!flushes.ok()) return flushes;
     if (file->striped != nullptr && file->striped->unpublished != nullptr) {
       const core::MutexLock lock(file->striped->mutex);
       return file->striped->unpublished->publish();

@@ -231,6 +231,24 @@ TEST_F(SessionTest, StorageBeginsWithAFileThatIsFlushedLaterWhileMoreIsWritten) 
   EXPECT_EQ(storage_->flushes_started, 1u);
 }
 
+// The kernel tells a failure once, here to a request: the next flush of the whole file would not hear of it.
+TEST_F(SessionTest, AFailedFlushOfARequestIsToldByTheFilesNextFlushAndForGoodToWhoNamesIt) {
+  auto storage = std::make_unique<FakeStorage>();
+  storage->open_flags = O_RDWR | O_DIRECT;
+  Session& session = open(std::move(storage));
+  const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
+  ASSERT_TRUE(session.sync_file(file).ok());
+  storage_->flush_error = EIO;
+  const Outcome outcome = transfer(session, {Op::write, file, memory(64 << 10), 50000, 100, 0});
+  ASSERT_TRUE(outcome.status.is_errno(EIO)) << describe(outcome.status);
+  ASSERT_FALSE(storage_->flushes.empty());
+  storage_->flush_error = 0;
+
+  EXPECT_TRUE(session.sync_file(file).is_errno(EIO));
+  EXPECT_TRUE(session.sync_file(file).ok()) << "it was told";
+  EXPECT_TRUE(session.check_flushes(file).is_errno(EIO)) << "nobody knows all that was lost";
+}
+
 TEST_F(SessionTest, StorageBeginsWithAFileThatIsFlushedLaterWhileAQueueWrites) {
   Session& session = open(std::make_unique<FakeStorage>());
   const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);

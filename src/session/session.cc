@@ -3,6 +3,7 @@
 #include "session/session.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <limits>
 
 #include "base/shortage.h"
@@ -161,7 +162,15 @@ Status Session::sync_file(std::uint64_t handle) {
   if (!file) return failure(Code::not_registered, "flush the file");
   if (file->userspace() != nullptr) return failure(Code::unsupported, "flush the file");
   if (!file->fstat_descriptors()) return descriptor_lost();
-  return storage_->sync(file->own_descriptor());
+  const Status status = storage_->sync(file->own_descriptor());
+  if (may_have_lost_bytes(status)) file->note_failed_flush();
+  return file->take_failed_flush() && status.ok() ? os_failure(EIO, "flush the file") : status;
+}
+
+Status Session::check_flushes(std::uint64_t handle) {
+  const PinnedFile file(*this, handle);
+  if (!file) return failure(Code::not_registered, "look at the file's flushes");
+  return file->has_failed_flush() ? os_failure(EIO, "flush the file") : success();
 }
 
 Status Session::check_descriptors(std::uint64_t handle) {

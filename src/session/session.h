@@ -73,6 +73,8 @@ class Session {
   Status advise_own_store(std::uint64_t file);
   // Fails if the library's descriptors of the file have become another file's.
   Status check_descriptors(std::uint64_t file);
+  // Fails once any flush of the file has failed: nobody knows all that was lost.
+  Status check_flushes(std::uint64_t file);
   Status register_buffer(const void* base, std::uint64_t size);
   Status deregister_buffer(const void* base);
   // The registered buffer that begins at `base`, or an empty piece.

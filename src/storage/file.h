@@ -101,6 +101,15 @@ class File {
   void note_written(std::uint64_t bytes) {
     if (flushed_later_.load(std::memory_order_relaxed)) start_flush_after(bytes);
   }
+  // A flush failed, of a request's bytes or of the whole file. The kernel tells this once (fsync(2)): a later flush may
+  // succeed without those bytes, and without those of other requests.
+  void note_failed_flush() { failed_flushes_.fetch_add(1); }
+  bool has_failed_flush() const { return failed_flushes_.load() != 0; }
+  // True if one failed since this was asked last.
+  bool take_failed_flush() {
+    const unsigned now = failed_flushes_.load();
+    return told_failures_.exchange(now) != now;
+  }
   // Null if the file system lets many threads write at once.
   WriteTurns* write_turns() { return takes_turns_ ? &write_turns_ : nullptr; }
   // A failed write has left preallocated blocks behind the file's end.
@@ -136,6 +145,7 @@ class File {
   std::atomic<bool> read_once_{false};
   std::atomic<bool> flushed_later_{false};
   std::atomic<bool> own_store_{false};
+  std::atomic<unsigned> failed_flushes_{0}, told_failures_{0};
   const bool takes_turns_;
   WriteTurns write_turns_;
   std::atomic<std::uint64_t> unflushed_{0};  // Bytes written since write-back was last started.

@@ -197,6 +197,7 @@ void StorageChannel::flush(Slot& slot) {
   const Chunk& chunk = slot.chunk;
   if (!chunk.flush || !slot.status.ok()) return;
   slot.status = io_.flush(slot.fd, chunk.io_offset, chunk.io_size);
+  if (may_have_lost_bytes(slot.status)) slot.request->file->note_failed_flush();
 }
 
 // Gives the rest of the chunk's I/O range to the ring.
