@@ -120,12 +120,11 @@ class Simulation {
   }
 
   void commit() {
-    const Faults faults = volume_.faults;
-    if (!store_->commit().ok()) return;
-    if (faults.sync > 0) return;  // After a failed flush it is unknown which version is there.
+    const bool is_committed = store_->commit().ok();
     for (auto& [key, known] : known_) {
-      if (known.version == 0) continue;
-      known.after_crash = {known.version};
+      const bool is_there = store_->contains(name_of(key));
+      if (is_committed && is_there && known.version != 0) known.after_crash = {known.version};
+      if (!is_there) known.pins = 0;  // A failed flush may have lost it, so that it was dropped.
     }
   }
 

@@ -165,7 +165,11 @@ void Store::copy_in(const Request& put, std::span<std::byte> slot) const {
   }
 }
 
-void Store::publish(const Request& put) {
+void Store::publish(Request& put) {
+  if (put.outcome == Outcome::done && put.chunk.generation <= unflushed_to_) {
+    put.outcome = Outcome::failed;
+    put.status = core::os_failure(EIO, "flush the store's slab");
+  }
   if (put.outcome != Outcome::done) return index_.remove(put.key);
   Entry& entry = *index_.find(put.key);
   index_.update(entry, [&](Entry& changed) {
@@ -188,7 +192,7 @@ void Store::put(std::span<Request* const> requests) {
   }
   write(puts);
   const MutexLock lock(mutex_);
-  for (const Request* put : puts) publish(*put);
+  for (Request* const put : puts) publish(*put);
   for (const Request* const request : requests) ++counts_.puts[static_cast<unsigned>(request->outcome)];
 }
 
@@ -283,6 +287,22 @@ bool Store::unpin(const Name& key) {
   return true;
 }
 
+// The drive may not have what was put since the last flush, or is being put. Nothing else will tell.
+void Store::drop_unflushed() {
+  unflushed_to_ = generation_;
+  std::vector<Chunk> lost;
+  lost.reserve(records_.size());
+  const auto is_lost = [&](const Record& record) {
+    if (record.kind == RecordKind::put) lost.push_back(record.chunk);
+    return record.kind == RecordKind::put;
+  };
+  std::erase_if(records_, is_lost);
+  for (const Chunk& chunk : lost) {
+    Entry* const entry = if_ready(index_.find(chunk.key));
+    if (entry != nullptr && entry->chunk.generation == chunk.generation) evict(*entry);
+  }
+}
+
 Status Store::commit() {
   const MutexLock committing(commit_mutex_);
   std::vector<Record> records;
@@ -292,6 +312,7 @@ Status Store::commit() {
   }
   if (records.empty() && is_journal_durable_) return core::success();
   Status status = volume_.sync();
+  const bool is_flushed = !core::may_have_lost_bytes(status);
   const std::vector<std::byte> bytes = encode(records);
   if (status.ok()) status = volume_.write_journal(journal_bytes_, bytes);
   std::size_t chunks = 0;
@@ -299,6 +320,7 @@ Status Store::commit() {
     const MutexLock lock(mutex_);
     if (!status.ok()) records_.insert(records_.begin(), records.begin(), records.end());
     else ++counts_.commits;
+    if (!is_flushed) drop_unflushed();
     chunks = index_.count();
   }
   if (!status.ok()) return status;

@@ -6,6 +6,8 @@
 // put() writes a chunk into a free slot of the slab, and may evict others first; commit() makes earlier puts durable,
 // and only then adds them to the journal. A reader trusts neither journal nor index, but only the header before the
 // payload and the payload's checksum. After a crash the committed chunks are left, except those overwritten since.
+// Where the drive cannot flush, commit() fails and drops what is not committed, also what is pinned: nobody knows how
+// much of it was lost.
 //
 // Any thread. No lock is held while bytes move.
 #pragma once
@@ -99,7 +101,8 @@ class Store final : public StoreView, public Writer {
   bool reserve(Request& request) REQUIRES(mutex_);
   void write(std::span<Request* const> puts) EXCLUDES(mutex_);
   void copy_in(const Request& put, std::span<std::byte> slot) const;
-  void publish(const Request& put) REQUIRES(mutex_);
+  void publish(Request& put) REQUIRES(mutex_);
+  void drop_unflushed() REQUIRES(mutex_);
   // Ends a use of the chunk. Returns its entry, or null if it was erased meanwhile.
   Entry* leave(const Chunk& chunk) REQUIRES(mutex_);
   void unmap(const Mapping& mapping) noexcept EXCLUDES(mutex_);
@@ -111,6 +114,7 @@ class Store final : public StoreView, public Writer {
   std::unordered_map<std::uint64_t, std::uint32_t> tombstones_ GUARDED_BY(mutex_);
   std::vector<Record> records_ GUARDED_BY(mutex_);  // Records that the journal does not have yet, in order.
   std::uint64_t generation_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t unflushed_to_ GUARDED_BY(mutex_) = 0;  // A failed flush may have lost what was put until then.
   std::uint64_t dropped_at_start_ = 0;
 
   core::Mutex commit_mutex_;

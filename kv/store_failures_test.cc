@@ -155,6 +155,39 @@ TEST_F(StoreFailures, AChunkThatIsPutAnewWhileTheOldOneIsReadIsAnother) {
   EXPECT_EQ(look(*store, 1), Outcome::done);
 }
 
+// The kernel tells once that it could not write bytes: the next flush succeeds without them.
+TEST_F(StoreFailures, WhatAFlushDidNotReachIsPutAnewOrMissed) {
+  const auto store = open();
+  put_whole(*store, 1);
+  ASSERT_TRUE(store->commit().ok());
+  put_whole(*store, 2);
+  put_whole(*store, 3);
+  volume.faults.sync = 1;
+  EXPECT_TRUE(store->commit().is_errno(EIO));
+  volume.faults.sync = 0;
+
+  EXPECT_EQ(look(*store, 2), Outcome::miss);
+  EXPECT_EQ(put_whole(*store, 2), Outcome::done);
+  ASSERT_TRUE(store->commit().ok());
+
+  const auto reopened = open();
+  EXPECT_EQ(look(*reopened, 1), Outcome::done) << "it was flushed before";
+  EXPECT_EQ(look(*reopened, 2), Outcome::done);
+  EXPECT_EQ(look(*reopened, 3), Outcome::miss);
+}
+
+TEST_F(StoreFailures, APutThatAFailedFlushMayHaveLostFails) {
+  const auto store = open();
+  volume.before_write = [&] {
+    put_whole(*store, 1);
+    volume.faults.sync = 1;
+    EXPECT_TRUE(store->commit().is_errno(EIO));
+    volume.faults.sync = 0;
+  };
+  EXPECT_EQ(put_whole(*store, 2), Outcome::failed);
+  EXPECT_EQ(put_whole(*store, 2), Outcome::done);
+}
+
 // A commit takes the records that there are, and others come while it flushes.
 TEST_F(StoreFailures, AJournalThatIsReplacedHasWhatWasCommittedAndTheNextCommitHasTheRest) {
   const auto store = open();

@@ -339,10 +339,16 @@ class TierSimulation : public testing::TestWithParam<std::uint64_t> {
     }
   }
   void commit() {
-    const bool syncs = drive_.faults.sync == 0;
-    if (!tier_->commit().ok() || !syncs) return;
+    const bool is_committed = tier_->commit().ok();
     for (auto& [key, known] : known_) {
-      if (known.version != 0) known.after_crash = {known.version};
+      if (is_committed && known.version != 0) known.after_crash = {known.version};
+      if (!is_committed) forget_pins(key, known);
+    }
+  }
+  // A copy of the chunk that was dropped, since it is damaged or its flush failed, may have taken its pins along.
+  void forget_pins(std::uint64_t key, Known& known) {
+    known.pins = 0;
+    while (tier_->unpin(name_of(key))) {
     }
   }
   void add(std::uint64_t key, Known& known) {
@@ -368,11 +374,7 @@ class TierSimulation : public testing::TestWithParam<std::uint64_t> {
     memory_.faults.rot = random_() % 100 == 0 ? 1 : 0;
     const Outcome outcome = get(*tier_, key, bytes, random_() % 2 == 0);
     memory_.faults.rot = 0;
-    if (damaged() > damaged_before) {  // A damaged copy that was dropped may have taken its pins along.
-      known.pins = 0;
-      while (tier_->unpin(name_of(key))) {
-      }
-    }
+    if (damaged() > damaged_before) forget_pins(key, known);
     if (outcome != Outcome::done) {
       EXPECT_TRUE(!was_there || outcome == Outcome::failed || outcome == Outcome::damaged);
       return;
