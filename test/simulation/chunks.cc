@@ -296,7 +296,9 @@ void Chunks::expect_committed(kv::StoreView& store, const std::vector<Owner>& ow
       std::vector<std::byte> memory(bytes_of_key(key));
       std::uint64_t slot = 0;
       const bool is_there = ask(store, key, memory, slot) == Outcome::done;
-      const auto is = [&](std::uint64_t version) { return memory == kv::content_of(key, version, memory.size()); };
+      const auto is = [&, key = key](std::uint64_t version) {  // clang 14 captures no binding.
+        return memory == kv::content_of(key, version, memory.size());
+      };
       const bool is_right =
           is_there && (is_journal_hit ? std::any_of(known.ever.begin(), known.ever.end(), is) : is(known.committed));
       if (!is_right && (is_there || !(is_journal_hit || is_hit(key, known.slot)))) scheduler().fail(otherwise);
