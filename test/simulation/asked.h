@@ -18,7 +18,8 @@ namespace penstock::simulation {
 struct Handle {
   std::shared_ptr<File> file;
   penstock_file* raw = nullptr;
-  bool is_lost = false;  // The library's descriptors of it were taken.
+  bool is_lost = false;       // The library's descriptors of it were taken.
+  unsigned flushes_told = 0;  // Of the file that failed, before it was flushed last.
   ~Handle();
 };
 

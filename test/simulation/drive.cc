@@ -86,9 +86,22 @@ void Drive::note_names(int folder, std::initializer_list<const char*> names) {
     const bool is_there = ::fstatat(folder, name, &facts, AT_SYMLINK_NOFOLLOW) == 0;
     change.names[name] = is_there ? facts.st_ino : 0;
   }
-  states_[*number].changes.push_back(std::move(change));
+  note(*number, std::move(change));
+}
+
+void Drive::note_made(const std::string& name) {
+  struct stat facts {};
+  for (unsigned i = 0; i < folders_.size(); ++i) {
+    const std::string begin = folders_[i] + "/";
+    if (!name.starts_with(begin) || ::stat(name.c_str(), &facts) != 0) continue;
+    note(i, {{{name.substr(begin.size()), facts.st_ino}}});
+  }
+}
+
+void Drive::note(unsigned folder, Change change) {
+  states_[folder].changes.push_back(std::move(change));
   if (kind_.can_flush_folders) count_change();
-  else flush_folder(*number);  // Such a file system keeps names by itself.
+  else flush_folder(folder);  // Such a file system keeps names by itself.
 }
 
 void Drive::flush_folder(unsigned folder) {

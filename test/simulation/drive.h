@@ -54,6 +54,8 @@ class Drive {
   void count_change();
   // What these names mean has changed, by one call.
   void note_names(int folder, std::initializer_list<const char*> names);
+  // The same, of a name that may be new.
+  void note_made(const std::string& name);
   void flush_folder(unsigned folder);
 
  private:
@@ -65,6 +67,8 @@ class Drive {
     Names durable;
     std::vector<Change> changes;
   };
+
+  void note(unsigned folder, Change change);
 
   std::vector<std::string> folders_;
   std::vector<Folder> states_;

@@ -123,6 +123,7 @@ int open_on_drive(Real really, const char* name, int flags, mode_t mode, More...
     disk().keep(fd, {file, (flags & O_DIRECT) != 0});
   else if ((flags & O_DIRECT) != 0) return close(fd), really(folder..., name, flags, mode);
   if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL)) (drive().note_names(folder, {name}), ...);
+  else if ((flags & O_CREAT) != 0) drive().note_made(name);
   return fd;
 }
 

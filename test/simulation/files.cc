@@ -232,15 +232,27 @@ void File::note_size(std::uint64_t size) {
   if (size != std::exchange(size_, size) && looks_ > 0) sizes_.push_back(size);
 }
 
+// Its bytes have come behind ours, and stay.
+void File::Unflushed::be_overwritten(const Unflushed& durable) {
+  size_before = durable.size_after;
+  const std::uint64_t first = std::max(offset, durable.offset);
+  const std::uint64_t end = std::min(offset + after.size(), durable.offset + durable.after.size());
+  if (first >= end) return;
+  const std::span bytes = std::span(durable.after).subspan(first - durable.offset, end - first);
+  std::copy(bytes.begin(), bytes.end(), after.begin() + static_cast<std::ptrdiff_t>(first - offset));
+  if (before.size() < end - offset) before.resize(end - offset);
+  std::copy(bytes.begin(), bytes.end(), before.begin() + static_cast<std::ptrdiff_t>(first - offset));
+  is_given_up = is_given_up && end - first < after.size();
+}
+
 // What was flushed is durable, and so is the place of what was given up there before.
 void File::end_flushed() {
   const auto is_flushed = [&](const Unflushed& one) { return one.write <= durable_writes_ && !one.is_given_up; };
-  for (Unflushed& old : unflushed_) {
-    const auto is_covering = [&](const Unflushed& one) {
-      return is_flushed(one) && one.write > old.write && one.offset <= old.offset &&
-             old.offset + old.after.size() <= one.offset + one.after.size();
-    };
-    old.is_given_up = old.is_given_up && std::none_of(unflushed_.begin(), unflushed_.end(), is_covering);
+  for (const Unflushed& one : unflushed_) {
+    if (!is_flushed(one)) continue;
+    for (Unflushed& old : unflushed_) {
+      if (old.is_given_up && old.write < one.write) old.be_overwritten(one);
+    }
   }
   std::erase_if(unflushed_, is_flushed);
 }
@@ -252,7 +264,7 @@ int File::flush(std::uint64_t writes) {
     return 0;
   }
   for (Unflushed& one : unflushed_) one.is_given_up = one.is_given_up || one.write <= writes;
-  ++errors_[EIO];
+  ++errors_[EIO], ++failed_flushes_;
   failures_.push_back({0, ~std::uint64_t{0}});
   return EIO;
 }

@@ -85,6 +85,7 @@ class File {
   // How often a transfer of it has ended with this errno.
   unsigned errors(int error) const { return errors_[static_cast<unsigned>(error) % errors_.size()]; }
   unsigned all_errors() const;
+  unsigned failed_flushes() const { return failed_flushes_; }
   // A transfer of the byte at this offset has failed, or a flush, since there were so many failures.
   std::size_t failures() const { return failures_.size(); }
   bool has_failed_at(std::uint64_t offset, std::size_t since) const;
@@ -166,6 +167,7 @@ class File {
     std::uint64_t write, offset;
     std::vector<std::byte> before, after;
     std::uint64_t size_before, size_after;
+    void be_overwritten(const Unflushed& durable);
     bool is_given_up = false;  // A flush of it failed: the kernel does not try again, and tells nobody a second time.
   };
 
@@ -190,6 +192,7 @@ class File {
   long file_system_ = 0;
   Weather weather_{};
   std::array<unsigned, 64> errors_{};
+  unsigned failed_flushes_ = 0;
   std::vector<Range> failures_;  // What was asked of each transfer that failed.
   std::vector<Asked> asked_;
   std::uint32_t changes_begun_ = 0;

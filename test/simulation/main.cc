@@ -87,6 +87,11 @@ void keep_memory() {
   std::free(room);
 }
 
+std::uint64_t run_a_store(Random& random) {
+  if (random.one_in(16)) return run_ranks();
+  return random.one_in(8) ? run_rank_with_power_loss() : run_chunks();
+}
+
 Tally run_without_a_gpu(Random& random) {
   if (random.one_in(6)) peers().plug_in();
   return run_requests();
@@ -143,7 +148,7 @@ void simulate(std::uint64_t seed, const Options& options, Result& result) {
     keep(result, began);
   });
   Random& random = scheduler().random();
-  if (random.one_in(4)) result.chunks = random.one_in(16) ? run_ranks() : run_chunks();
+  if (random.one_in(4)) result.chunks = run_a_store(random);
   else if (random.one_in(8)) result.tally = run_objects();
   else if (random.one_in(8)) result.tally = run_batches();
   else if (!random.one_in(5)) result.tally = run_without_a_gpu(random);

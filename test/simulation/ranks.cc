@@ -63,6 +63,8 @@ class Rank {
   Rank(Known& known, Random& random) : known_(known), random_(random) {}
   // Ends by itself, if it is not ended before.
   void run();
+  // A session, and some lives of a store.
+  void work();
   // Of one that has no faults: each chunk that was committed is there.
   void check(Role role);
 
@@ -83,7 +85,8 @@ class Rank {
   std::unique_ptr<kv::SessionVolume> volume_;
   std::unique_ptr<kv::Store> store_;
   std::uint64_t live_[kKeys] = {};  // Of the writer, what it put itself; 0: it does not know.
-  std::uint64_t last_ = 0;          // The version that was got last.
+  std::uint64_t failed_commits_ = 0;
+  std::uint64_t last_ = 0;  // The version that was got last.
 };
 
 core::Result<std::unique_ptr<kv::SessionVolume>> Rank::open(Role role) {
@@ -152,7 +155,9 @@ void Rank::put(std::uint64_t key) {
   if (known_.versions + 1 == kVersions) return;
   const std::uint64_t version = ++known_.versions;
   known_.key_of[version] = key;
-  if (kv::put(*store_, key, kv::content_of(key, version, bytes_of_key(key))) == Outcome::done) live_[key] = version;
+  const std::uint64_t before = failed_commits_;
+  const Outcome outcome = kv::put(*store_, key, kv::content_of(key, version, bytes_of_key(key)));
+  if (outcome == Outcome::done) live_[key] = before == failed_commits_ ? version : 0;
   ++known_.done;
   if (store_->state().counts.evicted > 0) scheduler().fail("a chunk is evicted from a store with room");
 }
@@ -160,9 +165,14 @@ void Rank::put(std::uint64_t key) {
 void Rank::commit(unsigned number) {
   std::uint64_t before[kKeys];
   std::copy(std::begin(live_), std::end(live_), before);
-  if (!store_->commit().ok()) return;
-  for (std::uint64_t key = number; key < kKeys; key += kWritingThreads) {
-    if (before[key] != 0) known_.committed[key] = before[key];
+  const bool is_ok = store_->commit().ok();
+  failed_commits_ += is_ok ? 0 : 1;
+  // What a flush that failed may have lost is dropped, whoever put it.
+  for (std::uint64_t key = 0; key < kKeys; ++key) {
+    const bool is_own = key % kWritingThreads == number;
+    const bool is_there = store_->contains(kv::name_of(key));
+    if (!is_there) live_[key] = 0;
+    else if (is_ok && is_own && before[key] != 0) known_.committed[key] = before[key];
   }
 }
 
@@ -200,9 +210,13 @@ void Rank::follow(Random& random) {
 
 void Rank::run() {
   static const Tally none;
+  if (!random_.one_in(4)) ends().draw(random_, none);
+  work();
+}
+
+void Rank::work() {
   if (random_.one_in(2)) draw_weather(random_);
   if (open_session(random_, &session_).code != 0) scheduler().fail("no session opens");
-  if (!random_.one_in(4)) ends().draw(random_, none);
   for (std::uint64_t left = random_.between(1, 4); left > 0; --left) {
     if (!become_writer()) {
       follow(random_);
@@ -233,7 +247,8 @@ bool Rank::has_all_committed(Role role) {
   const auto volume = open(role);
   if (volume.status().is_errno(EWOULDBLOCK)) scheduler().fail("a lease outlives its process");
   const std::unique_ptr<kv::StoreView> store = volume.ok() ? view_of(**volume, role) : nullptr;
-  if (store == nullptr) return false;
+  const auto is_nothing = [](std::uint64_t version) { return version == 0; };
+  if (store == nullptr) return std::all_of(std::begin(known_.committed), std::end(known_.committed), is_nothing);
   for (std::uint64_t key = 0; key < kKeys; ++key) {
     if (known_.committed[key] != 0 && get(*store, key) != Outcome::done) return false;
     if (known_.committed[key] != 0 && last_ != known_.committed[key])
@@ -303,7 +318,44 @@ std::uint64_t Ranks::run() {
   return known_.done;
 }
 
+// One process, which is this one, before power is lost and after.
+class PoweredRank {
+ public:
+  std::uint64_t run();
+
+ private:
+  void lose_power();
+
+  Known known_{}, at_loss_{};
+  Rank rank_{known_, scheduler().random()};
+};
+
+// What is told behind the loss is of no drive any more.
+void PoweredRank::lose_power() {
+  drive().lose_power();
+  disk().weather = {};
+  drive().start_anew();
+  at_loss_.done = known_.done;
+  known_ = at_loss_;
+  known_.forget(::getpid());
+  rank_.check(scheduler().random().one_in(2) ? Role::writer : Role::reader);
+}
+
+std::uint64_t PoweredRank::run() {
+  Random& random = scheduler().random();
+  drive().make(1, {});
+  drive().lose_power_at(random.between(1, random.one_in(2) ? 60 : 1000), [this] { at_loss_ = known_; });
+  rank_.work();
+  lose_power();
+  rank_.work();
+  disk().weather = {};
+  if (known_.versions > 0) rank_.check(Role::writer);
+  return known_.done;
+}
+
 }  // namespace
+
+std::uint64_t run_rank_with_power_loss() { return std::make_unique<PoweredRank>()->run(); }
 
 std::uint64_t run_ranks() { return std::make_unique<Ranks>()->run(); }
 

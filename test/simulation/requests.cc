@@ -340,10 +340,12 @@ void Program::use_another_session(Self& self) {
 void Program::flush_file(Self& self) {
   const std::shared_ptr<Handle> handle = pick(self.random);
   const File& file = *handle->file;
-  const unsigned errors = file.errors(EIO);
+  // It tells of those of requests as well, which are told to whoever flushes next.
+  const unsigned told = handle->flushes_told, failed = file.failed_flushes();
   const std::uint64_t writes = file.writes();
   const penstock_status status = penstock_file_sync(handle->raw);
-  const bool is_fault = status.domain == PENSTOCK_DOMAIN_OS && status.code == EIO && file.errors(EIO) != errors;
+  const bool is_fault = status.domain == PENSTOCK_DOMAIN_OS && status.code == EIO && file.failed_flushes() != told;
+  handle->flushes_told = std::max(handle->flushes_told, failed);
   if (status.code != 0 && !is_fault && !may_refuse(status, false))
     scheduler().fail(("a file is not flushed: " + text_of(status)).c_str());
   if (status.code == 0 && file.durable_writes() < writes)
