@@ -155,6 +155,8 @@ void Chunks::open() {
   store_ = std::move(*kv::Store::open(volume_, {kv::name_of(0), kSlab, kExtent}));
   follower_ = std::make_unique<kv::Follower>(volume_, kv::name_of(0));
   if (scheduler().random().one_in(2)) inner_.faults = {0.02, 0.02, 0.1, 0.1, 0.01, 0.01};
+  // What a torn record leaves is told from the next one where that is torn as well.
+  if (scheduler().random().one_in(4)) inner_.faults.journal = 0.5;
   if (scheduler().random().one_in(2)) volume_.kill_at(scheduler().random().between(1, 300));
   if (scheduler().random().one_in(3)) volume_.misdirected().begin(scheduler().random().one_in(2) ? 8 : 64);
 }

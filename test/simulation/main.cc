@@ -149,7 +149,7 @@ void simulate(std::uint64_t seed, const Options& options, Result& result) {
   });
   Random& random = scheduler().random();
   if (random.one_in(4)) result.chunks = run_a_store(random);
-  else if (random.one_in(8)) result.tally = run_objects();
+  else if (random.one_in(5)) result.tally = run_objects();
   else if (random.one_in(8)) result.tally = run_batches();
   else if (!random.one_in(5)) result.tally = run_without_a_gpu(random);
   else result.tally = run_with_a_gpu(random);
