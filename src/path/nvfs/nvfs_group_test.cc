@@ -297,6 +297,20 @@ TEST_F(NvfsGroupTest, BlocksThatDidNotGoByDmaAreToldWithTheirBytes) {
   EXPECT_EQ(group_->run(request(Op::read, 0, 0, kPage)).hole_count, 0u) << "what the last one left was cleared";
 }
 
+// A hook that was lost within a page left half of it in the shadow buffer, and told no hole.
+TEST_F(NvfsGroupTest, APageOfSmallBlocksIsHookedAsAWhole) {
+  module_->block_size = kBlock / 4;
+  module_->is_hooked = [left = 2](std::uint64_t) mutable { return left-- > 0; };
+  fill_memory('x');
+  const NvfsAnswer answer = group_->run(request(Op::read, 0, 0, 3 * kBlock));
+  ASSERT_TRUE(answer.status.ok());
+  ASSERT_EQ(answer.hole_count, 1u);
+  const NvfsHole hole = group_->hole(0);
+  EXPECT_EQ(hole.offset, 2 * kBlock);
+  EXPECT_EQ(std::memcmp(hole.seen, content_.data() + hole.offset, kBlock), 0);
+  EXPECT_EQ(std::memcmp(memory_, content_.data(), hole.offset), 0) << "the rest went by DMA";
+}
+
 TEST_F(NvfsGroupTest, AFileThatTheModuleKnowsByOtherNumbersIsStale) {
   NvfsRequest one = request(Op::read, 0, 0, kBlock);
   one.file.inode += 1;
