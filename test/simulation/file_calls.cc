@@ -65,9 +65,9 @@ ssize_t transfer(Disk::Open open, bool is_write, std::span<const iovec> memory, 
 // `is_durable`: not only written back into the drive's own memory. What is written meanwhile is not flushed.
 int flush(const Disk::Open& found, bool is_durable) {
   const Disk::Open open = found;  // The descriptor may be closed meanwhile.
-  const std::uint64_t writes = is_durable ? open.file->writes() : 0;
+  const std::uint64_t writes = open.file->writes();
   sleep_for(scheduler().random().between(10'000, 1'000'000));
-  const int error = open.file->flush(writes);
+  const int error = open.file->flush(writes, is_durable);
   return error == 0 ? 0 : (errno = error, -1);
 }
 

@@ -257,8 +257,9 @@ void File::end_flushed() {
   std::erase_if(unflushed_, is_flushed);
 }
 
-int File::flush(std::uint64_t writes) {
+int File::flush(std::uint64_t writes, bool is_durable) {
   if (!has(Fault::broken) && !disk().fails_flush()) {
+    if (!is_durable) return 0;
     durable_writes_ = std::max(durable_writes_, writes);
     end_flushed();
     return 0;
