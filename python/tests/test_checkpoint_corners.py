@@ -214,6 +214,15 @@ def test_a_shortage_hides_no_checkpoint_that_is_set_aside(set_aside, monkeypatch
         checkpoint.load(folder)
 
 
+def test_a_save_that_failed_keeps_its_lease_where_nobody_sees_what_it_left(tmp_path, monkeypatch):
+    lease = ids.new_lease(tmp_path)
+    (tmp_path / "left").touch()
+    listed = os.listdir
+    monkeypatch.setattr(os, "listdir", short_of_descriptors)
+    leftovers.give_up(tmp_path, ["left"], lease)
+    assert [name for name in listed(tmp_path) if name.endswith(".lease")] and (tmp_path / "left").exists()
+
+
 def test_a_shortage_lets_no_removal_take_the_files_of_a_save_that_is_running(set_aside, monkeypatch):
     aside, said = set_aside
     lease = leases.take(aside.parent, said.save_id)
