@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 #include <system_error>
 #include <utility>
@@ -180,7 +181,8 @@ penstock_status KvStore::carry_out(const Work& work) const {
 void KvStore::get_in_time(KvRequests& asked, double seconds) {
   const std::span<kv::Request> requests = asked.all();
   const auto arrived = timed_->get(*reader_, requests, seconds);
-  if (arrived == nullptr) late_ += requests.size();
+  const auto is_late = [](const kv::Request& one) { return one.outcome == kv::Outcome::late; };
+  late_ += static_cast<std::uint64_t>(std::count_if(requests.begin(), requests.end(), is_late));
   auto memory = asked.memories().begin();
   for (std::size_t i = 0; i < requests.size(); ++i) {
     kv::Request& one = requests[i];

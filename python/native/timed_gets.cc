@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <new>
+#include <system_error>
 
 namespace penstock::python {
 namespace {
@@ -75,7 +76,17 @@ std::shared_ptr<const Arrived> TimedGets::get(kv::Reader& store, std::span<kv::R
       std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(
                                              std::chrono::duration<double>(std::min(seconds, kSecondsMost)));
   const std::shared_ptr<Arrived> arriving = aside(requests);
-  if (begin(store, arriving)) {
+  bool has_begun = false;
+  try {
+    has_begun = begin(store, arriving);
+  } catch (const std::system_error& error) {
+    for (kv::Request& one : requests) {
+      one.outcome = kv::Outcome::failed;
+      one.status = core::os_failure(error.code().value(), "start a thread that gets chunks");
+    }
+    return nullptr;
+  }
+  if (has_begun) {
     std::unique_lock lock(mutex_);
     if (changed_.wait_until(lock, deadline, [&] { return arriving->is_over; })) {
       for (std::size_t i = 0; i < requests.size(); ++i) {

@@ -32,8 +32,8 @@ class TimedGets {
   TimedGets& operator=(const TimedGets&) = delete;
 
   // Sets the requests' outcomes and returns the bytes of those that are done; null if all are late: the time has
-  // passed, or too many others are late for this one to begin. The store stays until wait() has returned. Any thread.
-  // Throws std::bad_alloc and std::system_error.
+  // passed, or too many others are late for this one to begin; or if all have failed: there is no thread for them. The
+  // store stays until wait() has returned. Any thread. Throws std::bad_alloc.
   std::shared_ptr<const Arrived> get(kv::Reader& store, std::span<kv::Request> requests, double seconds);
   // Waits until the threads of all late gets have ended.
   void wait();
