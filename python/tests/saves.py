@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checkpoints that are told from each other by a number, for tests of what others do beside them."""
+"""Checkpoints that are told from each other by a number, for tests of what others do beside them, and a
+shortage in which they do it."""
+
+import errno
+import os
 
 import torch
 
@@ -13,3 +17,8 @@ def save(folder, number):
 
 def number_in(folder):
     return checkpoint.load(folder)["n"]
+
+
+def short_of_descriptors(*names):
+    """In place of a call that opens something."""
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), *map(str, names))

@@ -26,6 +26,7 @@ from penstock import checkpoint, threads, weights
 from penstock.checkpoint import ids, layout, leases, leftovers, memory, publishing, reading, retention, verifying
 from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.safetensors import SafetensorsWriter
+from saves import short_of_descriptors
 from waiting import SECONDS_MAX
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -196,10 +197,6 @@ def set_aside(tmp_path):
     checkpoint.save({"a": 1}, tmp_path / "step-1")
     said = reading.read_summary(tmp_path / "step-1")
     return (tmp_path / "step-1" / layout.NAME).rename(tmp_path / "step-1" / f".{'0' * 16}.{'0' * 8}.removed"), said
-
-
-def short_of_descriptors(*arguments):
-    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), *arguments)
 
 
 @pytest.mark.parametrize("fails", [(os, "listdir"), (reading, "read_description")])

@@ -21,6 +21,7 @@ from penstock import checkpoint, weights
 from penstock.__main__ import main
 from penstock.checkpoint import draining, layout, reading, storing
 from penstock.checkpoint.safetensors import SafetensorsWriter
+from saves import short_of_descriptors
 from tensors import raw
 from waiting import SECONDS_MAX, wait_until
 
@@ -265,10 +266,6 @@ def test_a_command_that_is_interrupted_or_may_print_nowhere_ends_without_a_trace
     assert capsys.readouterr().err == "penstock: interrupted\n"
     monkeypatch.setattr(sys, "stdout", None)
     assert main(["checkpoint", "retain", str(tmp_path), "--keep", "1"]) == 0
-
-
-def short_of_descriptors(path):
-    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
 
 
 def test_commands_for_those_who_write_no_python(local, tmp_path, capsys, monkeypatch):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from penstock.checkpoint.layout import NAME, CheckpointError, Layout
 from penstock.checkpoint.leases import ID, Lease, take
-from penstock.checkpoint.reading import content_of, is_whole, names_in, read_summary
+from penstock.checkpoint.reading import content_of, is_whole, names_if_readable, read_summary
 from penstock.folders import make_folder
 
 SAID_ID = re.compile(rb'"save_id":"([0-9]{20})-[0-9a-f]{8}"')
@@ -36,10 +36,7 @@ def new_save_id(folder: Path) -> str:
 def _numbers_in(root: Path) -> Iterator[tuple[int, Path]]:
     """What the checkpoints say themselves, which nobody has looked at yet; numbers of no clock are left out. None where
     the folder cannot be read, into which one may save nevertheless."""
-    names: list[str] = []
-    with contextlib.suppress(OSError):
-        names = names_in(root)
-    for place in (root / name for name in names):
+    for place in (root / name for name in names_if_readable(root)):
         with contextlib.suppress(OSError, CheckpointError):
             said = SAID_ID.search(content_of(place / NAME, SAID_WITHIN))
             if said is not None and int(said[1]) <= CLOCK_MAX:

@@ -23,7 +23,7 @@ from pathlib import Path
 from penstock.checkpoint.layout import NAME, CheckpointError, Layout
 from penstock.checkpoint.leases import ID, LEASE, Lease, take_over
 from penstock.checkpoint.reading import (
-    ASIDE, content_of, is_meant, names_in, read_description, read_layout, read_summary,
+    ASIDE, content_of, is_meant, names_if_readable, names_in, read_description, read_layout, read_summary,
 )
 from penstock.checkpoint.renaming import rename_where_free
 from penstock.folders import flush_folder
@@ -116,19 +116,12 @@ def _are_gone(folder: Path, names: set[str]) -> bool:
     return False
 
 
-# ---- By others, when it is dead
-
-def _names_to_sweep(folder: Path) -> list[str]:
-    """Empty where it cannot be read: leftover files only cost space."""
-    with contextlib.suppress(OSError):
-        return names_in(folder)
-    return []
-
+# ---- By others, when it is dead. What cannot be read is not swept: leftover files only cost space
 
 def sweep(folder: Path) -> bool:
     """Removes the files of dead saves, in a checkpoint's folder or a staging folder next to it. Returns whether there
     were any."""
-    names = _names_to_sweep(folder)
+    names = names_if_readable(folder)
     leased = {match[1] for name in names if (match := LEASE.fullmatch(name))}
     dead = {save_id: lease for save_id in leased if (lease := take_over(folder / f".{save_id}.lease"))}
     try:
@@ -142,14 +135,14 @@ def sweep(folder: Path) -> bool:
 
 def sweep_all(root: Path) -> None:
     """Sweeps a folder of checkpoints, also those that nobody will save to again. Does not follow links."""
-    for place in (root / name for name in _names_to_sweep(root)):
+    for place in (root / name for name in names_if_readable(root)):
         if not place.is_symlink():
             _sweep_and_remove(place, STAGING.fullmatch(place.name) is not None)
 
 
 def sweep_staging(root: Path) -> None:
     """Sweeps the staging folders next to folders of safetensors."""
-    for place in (root / name for name in _names_to_sweep(root) if STAGING.fullmatch(name)):
+    for place in (root / name for name in names_if_readable(root) if STAGING.fullmatch(name)):
         if not place.is_symlink():
             _sweep_and_remove(place, True)
 
@@ -165,7 +158,7 @@ def _sweep_and_remove(place: Path, is_staging: bool) -> None:
 def sweep_empty(root: Path, checkpoints: Iterable[Path]) -> None:
     """Removes folders that are named like the checkpoints, except for numbers, and have always been empty."""
     forms = {NUMBERS.sub("0", place.name) for place in checkpoints}
-    for place in (root / name for name in _names_to_sweep(root) if NUMBERS.sub("0", name) in forms):
+    for place in (root / name for name in names_if_readable(root) if NUMBERS.sub("0", name) in forms):
         if not place.is_symlink() and _is_old(place):
             _remove_empty(place)
 

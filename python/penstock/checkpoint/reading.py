@@ -35,6 +35,13 @@ def names_in(folder: Path) -> list[str]:
         return []
 
 
+def names_if_readable(folder: Path) -> list[str]:
+    """Empty as well where the folder cannot be read: for whoever loses nothing by what it does not see."""
+    with contextlib.suppress(OSError):
+        return names_in(folder)
+    return []
+
+
 def is_regular(path: Path) -> bool:
     """Checked first, since opening a pipe blocks. Raises FileNotFoundError."""
     return stat.S_ISREG(path.stat().st_mode)
