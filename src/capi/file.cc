@@ -131,14 +131,15 @@ penstock_status penstock_file_create(penstock_session* session, const char* name
 penstock_status penstock_file_publish(penstock_file* file) {
   constexpr const char* kStep = "publish the file";
   return session_call(kStep, file, [&](const GuardedSession::Use& use) -> Status {
+    const bool is_new_stripe = file->striped != nullptr && file->striped->unpublished != nullptr;
+    if (!is_new_stripe && file->unpublished == nullptr)
+      return failure(Code::invalid_argument, "publish a file that penstock_file_create() did not make");
     const Status flushes = each_file(*file, [&](std::uint64_t id) { return use->check_flushes(id); });
     if (!flushes.ok()) return flushes;
-    if (file->striped != nullptr && file->striped->unpublished != nullptr) {
+    if (is_new_stripe) {
       const core::MutexLock lock(file->striped->mutex);
       return file->striped->unpublished->publish();
     }
-    if (file->unpublished == nullptr)
-      return failure(Code::invalid_argument, "publish a file that penstock_file_create() did not make");
     // Otherwise another file of the program's would get the name, and be told as this one.
     if (const Status status = use->check_descriptors(file->id); !status.ok()) return status;
     const core::MutexLock lock(file->unpublished->mutex);
