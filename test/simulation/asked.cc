@@ -70,10 +70,11 @@ Place::~Place() {
   else std::free(base_);
 }
 
-// A channel whose ring is broken keeps its memory for good. Of dma-bufs, one breaks that does not release its slot.
+// A channel whose ring is broken keeps its memory for good. A ring also breaks where the kernel does not release a
+// dma-buf.
 bool is_of_a_broken_ring(const penstock_status& status) {
-  const int unreleased = dmabufs().is_there() ? ENOMEM : EBADF;
-  if (status.domain == PENSTOCK_DOMAIN_OS) return status.code == EBADF || status.code == unreleased;
+  if (status.domain == PENSTOCK_DOMAIN_OS)
+    return status.code == EBADF || (status.code == ENOMEM && dmabufs().is_there());
   return status.domain == PENSTOCK_DOMAIN_PENSTOCK && (status.code == PENSTOCK_CLOSED || status.code == PENSTOCK_LIMIT);
 }
 

@@ -19,7 +19,7 @@ struct Handle {
   std::shared_ptr<File> file;
   penstock_file* raw = nullptr;
   bool is_lost = false;       // The library's descriptors of it were taken.
-  unsigned flushes_told = 0;  // Of the file that failed, before it was flushed last.
+  unsigned flushes_told = 0;  // Failed flushes of the file, before this one flushed it last.
   ~Handle();
 };
 

@@ -232,7 +232,7 @@ void File::note_size(std::uint64_t size) {
   if (size != std::exchange(size_, size) && looks_ > 0) sizes_.push_back(size);
 }
 
-// Its bytes have come behind ours, and stay.
+// A later write has made its bytes durable where they lie on ours: they stay, whatever of ours is lost.
 void File::Unflushed::be_overwritten(const Unflushed& durable) {
   size_before = durable.size_after;
   const std::uint64_t first = std::max(offset, durable.offset);

@@ -105,7 +105,7 @@ class File {
   // Moves bytes `from` to `to` of the transfer; returns how many were moved.
   std::size_t move(bool is_write, std::span<const iovec> memory, std::uint64_t offset, std::size_t from,
                    std::size_t to);
-  // Makes durable what the first `writes` have moved, or writes it back alone; returns an errno.
+  // Writes back what the first `writes` have moved, and makes it durable if that is asked for; returns an errno.
   int flush(std::uint64_t writes, bool is_durable);
   void resize(std::uint64_t size);
   void punch(std::uint64_t first, std::uint64_t end);

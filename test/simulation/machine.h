@@ -12,7 +12,7 @@ namespace penstock::simulation {
 
 // A descriptor of a file with this text.
 int open_text(const std::string& text);
-// The machine answers for it, not the one below.
+// True if the simulated machine answers for this name, not the real one.
 bool is_of_machine(std::string_view name);
 // False if it is not. True: `fd` is a descriptor, or -1 with an errno.
 bool open_of_machine(std::string_view name, int& fd);

@@ -330,7 +330,7 @@ class PoweredRank {
   Rank rank_{known_, scheduler().random()};
 };
 
-// What is told behind the loss is of no drive any more.
+// What was committed behind the loss does not count: the drive never had it.
 void PoweredRank::lose_power() {
   drive().lose_power();
   disk().weather = {};
