@@ -53,6 +53,28 @@ class End:
         return True
 
 
+class Event:
+    """Like threading.Event, whose lock stays taken where a handler raises as one has just taken it to wait or to set:
+    whoever sets it next, or waits, then does so for ever."""
+
+    def __init__(self) -> None:
+        self._is_set, self._end = False, End()
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+        self._end.tell()
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float) -> bool:
+        """Waits until it is set; False after so many seconds."""
+        return self._end.wait(self.is_set, timeout)
+
+
 class Threads:
     """Threads that a program's end does not wait for."""
 

@@ -3,6 +3,7 @@
 import _thread
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from concurrent.futures import CancelledError
 import pytest
 
 from penstock import threads
-from penstock.threads import Future, Later, Pool, for_each, wait
+from penstock.threads import Event, Future, Later, Pool, for_each, wait
 
 
 def test_each_is_worked_on_once_and_all_have_ended_when_it_returns():
@@ -140,6 +141,41 @@ def test_at_whatever_moment_one_who_waits_is_interrupted_the_future_is_fulfilled
         assert future.result() == 1
 
 
+class Steps:
+    """Raises where the number-th call, of Python's own too, begins or ends: handlers of signals are called there."""
+
+    def __init__(self, number):
+        self.number, self.reached = number, 0
+
+    def __enter__(self):
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(None)
+
+    def _trace(self, frame, event, _):
+        if event in ("call", "return") and frame.f_code is not Steps.__exit__.__code__:
+            self.reached += 1
+            if self.reached == self.number:
+                sys.settrace(None)
+                raise Interrupted
+        return self._trace
+
+
+@pytest.mark.parametrize("use", [lambda event: event.wait(0.01), Event.set])
+def test_at_whatever_step_one_who_uses_an_event_is_interrupted_others_set_it_and_wait_for_it(use):
+    for number in itertools.count(1):
+        event = Event()
+        with contextlib.suppress(Interrupted), Steps(number) as steps:
+            use(event)
+        seen = Later(lambda event=event: (event.set(), event.wait(600)))
+        assert seen.wait(600), f"step {number}"
+        if steps.reached < number:
+            break
+    assert number > 3
+
+
 def test_a_future_is_waited_for_as_long_as_one_says():
     future = Future()
     with pytest.raises(TimeoutError):
@@ -199,7 +235,7 @@ def test_what_a_call_worked_on_is_gone_when_its_end_is_told():
 
 def test_a_program_does_not_end_before_what_was_begun(tmp_path):
     place = tmp_path / "written"
-    program = ("import sys, time; from penstock.threads import Future, Later, for_each\n"
+    program = ("import sys, time; from penstock.threads import Event, Future, Later, for_each\n"
                "def late():\n"
                "    time.sleep(0.3); for_each(lambda text: open(sys.argv[1], 'a').write(text), 'ab', 1)\n"
                "Later(late)\n")

@@ -39,6 +39,7 @@ from penstock.checkpoint.states import save as save_state
 from penstock.checkpoint.verifying import verify
 from penstock.folders import make_folder
 from penstock.sessions import Session
+from penstock.threads import Event
 
 __all__ = ["Forecast", "Generation", "Guard", "Notice", "PartForecast", "PartReport", "Report", "notices", "resume"]
 
@@ -130,7 +131,7 @@ class Guard:
         self._told: list[Notice] = []  # The first one counts. A list, since a signal handler must not take a lock.
         self._received: set[int] = set()
         self._previous: dict[int, Any] = {}
-        self._stop: threading.Event | None = None
+        self._stop: Event | None = None
         self._pid = os.getpid()
         self._group: Any = None
         self._calls = 0
@@ -199,7 +200,7 @@ class Guard:
         self._received.add(number)
         self._heard(signal.Signals(number).name)
 
-    def _poll(self, source: Source, stop: threading.Event) -> None:
+    def _poll(self, source: Source, stop: Event) -> None:
         name = getattr(source, "__qualname__", None) or str(source)
         is_quiet = False
         while not self.is_noticed:
@@ -228,7 +229,7 @@ class Guard:
                 raise RuntimeError(f"{number.name} has a handler that is not Python's, which could not be put back: "
                                    "leave it out of signals")
         self._pid = os.getpid()
-        self._stop = threading.Event()
+        self._stop = Event()
         for number in self._signals:
             self._previous[number] = signal.signal(number, self._on_signal)
         for source in self._sources:

@@ -21,6 +21,7 @@ from torch.distributed.checkpoint.staging import AsyncStager
 
 from penstock.checkpoint.distributed import Writer
 from penstock.checkpoint.layout import CheckpointError
+from penstock.threads import Event
 
 __all__ = ["WindowedWriter"]
 
@@ -35,7 +36,7 @@ class WindowedWriter(Writer, AsyncStager):
         super().__init__(path, **options)
         self.stopped_s = 0.0
         self._began = 0.0
-        self._taken = threading.Event()
+        self._taken = Event()
 
     def stage(self, state_dict: Any) -> Any:
         """For torch's AsyncStager: returns the state unchanged."""

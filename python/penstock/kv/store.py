@@ -23,7 +23,7 @@ from penstock.kv.names import Key, Namer
 from penstock.progress import Meter, Progress
 from penstock.seconds import costs_of, interval_of, timeout_of
 from penstock.sessions import Session, default_session
-from penstock.threads import Future, Pool, wait
+from penstock.threads import Event, Future, Pool, wait
 
 __all__ = ["Folder", "Outcome", "Store"]
 
@@ -88,7 +88,7 @@ class Store:
         self._decisions = Decisions()
         self._pool: Pool | None = None
         self._helpers: Pool | None = None
-        self._ended = threading.Event()
+        self._ended = Event()
         self._lock = threading.Lock()
         self.failure: Exception | None = None  #: The error of the last failed request or commit.
         try:
@@ -418,7 +418,7 @@ def _sum_of(states: list[dict[str, Any]]) -> dict[str, Any]:
     return total
 
 
-def _commit_repeatedly(store: weakref.ref[Store], ended: threading.Event, every_s: float) -> None:
+def _commit_repeatedly(store: weakref.ref[Store], ended: Event, every_s: float) -> None:
     while not ended.wait(every_s):
         kept = store()
         if kept is None:

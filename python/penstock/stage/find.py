@@ -7,7 +7,6 @@ from __future__ import annotations
 import glob
 import os
 import stat
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,6 +17,7 @@ from penstock.stage.failures import ChangedError, StageError
 from penstock.stage.remote import find_remote
 from penstock.stage.source import MAGIC, REMEDY, Found, nothing_there
 from penstock.stage.urls import shown_of
+from penstock.threads import Event
 
 
 def find(said: str, options: dict[str, Any]) -> Iterator[Found]:
@@ -49,7 +49,7 @@ class Local:
     def checksum_of(self, file: Found) -> int | None:
         return None
 
-    def fetch(self, file: Found, begin: int, memory: memoryview, stop: threading.Event) -> None:
+    def fetch(self, file: Found, begin: int, memory: memoryview, stop: Event) -> None:
         fd = open_regular(file.path)
         try:
             done = 0

@@ -11,7 +11,6 @@ import asyncio
 import base64
 import concurrent.futures
 import re
-import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
@@ -20,6 +19,7 @@ from penstock.stage.failures import ChangedError, StageError, TransientError, wi
 from penstock.stage.names import check_name
 from penstock.stage.source import MAGIC, REMEDY, Found, Source, md5_of, nothing_there
 from penstock.stage.urls import origin_of, shown_of
+from penstock.threads import Event
 
 WHOLE_CRC32C = re.compile(r"[A-Za-z0-9+/]{6}==")  # A checksum of part checksums ends with their number.
 CONTENT_RANGE = re.compile(r"bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)", re.IGNORECASE | re.ASCII)
@@ -144,7 +144,7 @@ class Remote:
     def checksum_of(self, file: Found) -> int | None:
         return None
 
-    def _sync(self, request: Coroutine[Any, Any, None], stop: threading.Event) -> None:
+    def _sync(self, request: Coroutine[Any, Any, None], stop: Event) -> None:
         """Runs it in fsspec's thread, until it is done or the run stops."""
         future = asyncio.run_coroutine_threadsafe(request, self._files.loop)
         while not stop.is_set():
@@ -158,7 +158,7 @@ class S3(Remote):
     def _md5(self, facts: dict[str, Any]) -> str | None:
         return md5_of(facts.get("ETag"))
 
-    def fetch(self, file: Found, begin: int, memory: memoryview, stop: threading.Event) -> None:
+    def fetch(self, file: Found, begin: int, memory: memoryview, stop: Event) -> None:
         with_cause(self._sync, self._fetch(file, begin, memory), stop)
 
     def is_exact(self, file: Found) -> bool:
@@ -200,7 +200,7 @@ class Http(Remote):
     def is_exact(self, file: Found) -> bool:
         return _tag_of(file).startswith('"')  # A strong ETag.
 
-    def fetch(self, file: Found, begin: int, memory: memoryview, stop: threading.Event) -> None:
+    def fetch(self, file: Found, begin: int, memory: memoryview, stop: Event) -> None:
         with_cause(self._sync, self._fetch(file, begin, memory), stop)
 
     async def _fetch(self, file: Found, begin: int, memory: memoryview) -> None:
@@ -260,7 +260,7 @@ async def _leave(session: Any, context: Any, redirect: Any) -> None:
 
 
 class Other(Remote):
-    def fetch(self, file: Found, begin: int, memory: memoryview, stop: threading.Event) -> None:
+    def fetch(self, file: Found, begin: int, memory: memoryview, stop: Event) -> None:
         got = with_cause(self._files.cat_file, file.path, start=begin, end=begin + len(memory))
         if len(got) != len(memory):
             raise TransientError(f"the answer has {len(got)} bytes, and {len(memory)} were asked for")

@@ -22,7 +22,7 @@ from penstock.stage.jobs import GO_ON, Job, Settings
 from penstock.stage.manifest import Entry, parts_of, publish_manifest, read_manifest
 from penstock.stage.names import MANIFEST, facts_of, folder_of
 from penstock.stage.planning import PART_BYTES, AnyPath, check_room, itemized, listed, opened, rooms_of
-from penstock.threads import Threads, for_each
+from penstock.threads import Event, Threads, for_each
 
 PARALLEL = 8
 ATTEMPTS = 3  # Attempts for a file whose source changes.
@@ -80,7 +80,7 @@ class _Run:
 
     def __init__(self, jobs: list[Job]) -> None:
         self._jobs = collections.deque(jobs)
-        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._lock, self._stop = threading.Lock(), Event()
         self._failure: BaseException | None = None
 
     def run(self, count: int) -> None:

@@ -9,12 +9,12 @@ version is checked again after the last part.
 from __future__ import annotations
 
 import re
-import threading
 from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.stage.failures import StageError
 from penstock.stage.urls import shown_of
+from penstock.threads import Event
 
 MAGIC = re.compile(r"[*?\[]")
 PLAIN_MD5 = re.compile(r'"?([0-9a-f]{32})"?')
@@ -34,7 +34,7 @@ class Source(Protocol):
     def checksum_of(self, file: Found) -> int | None:
         """CRC32C of the whole file, if the source has it."""
 
-    def fetch(self, file: Found, begin: int, memory: memoryview, stop: threading.Event) -> None:
+    def fetch(self, file: Found, begin: int, memory: memoryview, stop: Event) -> None:
         """Fills the memory. Raises ChangedError or TransientError, StageError once `stop` is set, or other errors."""
 
 
