@@ -166,6 +166,7 @@ class Later(Generic[Result]):
         self._results: list[Result] = []
         self._error: BaseException | None = None
         self._threads = Threads()
+        _laters.add(self)
         _open.add(self)
         self._threads.start(lambda: self._run(call))
 
@@ -207,7 +208,8 @@ class Later(Generic[Result]):
             complain(f"work in the background failed: {type(self._error).__name__}: {self._error}")
 
     def _lose(self) -> None:
-        self._error = RuntimeError("the thread belongs to the process that this one was forked from")
+        if self._error is None and not self._results:
+            self._error = RuntimeError("the thread belongs to the process that this one was forked from")
         self._threads.ended.append(True)
 
 
@@ -363,21 +365,22 @@ def _cancel_all(calls: Calls) -> None:
 
 
 _open: set[Later[Any]] = set()  # Those under way, and those that failed and were not asked.
+_laters: weakref.WeakSet[Later[Any]] = weakref.WeakSet()  # Those, too, whose threads have yet to tell that they ended.
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 
 def finish_all() -> None:
     """Waits for all calls under way: the program ends."""
-    for each in _all():
+    for each in _with_pools(_open):
         each._finish()
 
 
 def after_fork() -> None:
     """In the child: the threads are the parent's."""
-    for each in _all():
+    for each in _with_pools(_laters):
         each._lose()
     _open.clear()
 
 
-def _all() -> list[Later[Any] | Pool]:
-    return [*_open, *_pools]
+def _with_pools(laters: Iterable[Later[Any]]) -> list[Later[Any] | Pool]:
+    return [*laters, *_pools]

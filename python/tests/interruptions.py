@@ -105,7 +105,7 @@ class BySaver(Plain):
     def end(self):
         with contextlib.suppress(AttributeError, OSError):
             self.saver.close()
-        for each in [each for each in threads._all() if isinstance(each, threads.Later)]:
+        for each in list(threads._open):
             each._finish()  # Of a save() that was interrupted as it began its thread, the Saver knows nothing.
             threads._open.discard(each)
         super().end()

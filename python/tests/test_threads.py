@@ -273,6 +273,39 @@ def test_a_forked_process_waits_for_no_thread_of_its_parent():
     assert later.result() is True
 
 
+class HeldWhereItDiscards(set):
+    """The thread that discards goes on when it may."""
+
+    def __init__(self):
+        super().__init__()
+        self.has_discarded, self.may_go_on = threading.Event(), threading.Event()
+
+    def discard(self, each):
+        super().discard(each)
+        self.has_discarded.set()
+        self.may_go_on.wait(600)
+
+
+def test_a_forked_process_waits_for_no_thread_of_its_parent_that_has_yet_to_tell_its_end(monkeypatch):
+    opened = HeldWhereItDiscards()
+    monkeypatch.setattr(threads, "_open", opened)
+    later = Later(lambda: 7)
+    assert opened.has_discarded.wait(600)
+    child = os.fork()
+    if child == 0:
+        is_over = False
+        try:
+            is_over = later.wait(60) and later._results == [7]
+        finally:
+            os._exit(0 if is_over else 1)
+
+    _, status = os.waitpid(child, 0)
+    opened.may_go_on.set()
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert later.result() == 7
+
+
 def test_a_pool_makes_calls_in_their_order_and_tells_what_they_returned_or_raised():
     seen = []
     with Pool(1) as pool:
