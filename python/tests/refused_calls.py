@@ -31,6 +31,7 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = "1"  # torch's threads are not ours.
 
 try:
+    from penstock import checkpoint
     from penstock.checkpoint import pieces
 
     PIECE_BYTES = pieces.PIECE_BYTES  # interruptions.py has smaller ones, of which a page's tensors have thousands.
@@ -79,6 +80,8 @@ def is_meant(error):
     if isinstance(error, CheckpointException):  # torch's: what failed of each rank, and its own words of what it lacks.
         return all(is_meant(each) or "[Errno" in str(each) or is_unread(each) for each, _ in error.failures.values())
     text = str(error)
+    if isinstance(error, checkpoint.CheckpointError) and "it cannot be known" in text:  # Of a lease that is not read.
+        return True
     return (isinstance(error, (OSError, MemoryError, ImportError)) or "can't start new thread" in text
             or (isinstance(error, RuntimeError) and is_meant_by_torch(text)))
 
