@@ -31,7 +31,7 @@ from penstock.checkpoint.windowed import EXECUTOR, WindowedWriter
 
 PACKAGE = str(Path(penstock.__file__).parent)
 # A line is also where a `with` ends, before it has let go of a lock, at which no signal's handler is called.
-LOCKED = ("sessions.py", "progress.py")
+LOCKED = {str(each) for each in Path(PACKAGE).rglob("*.py") if "Lock()" in each.read_text(encoding="utf-8")}
 TREES = ("trees.py", "layout.py", "arrays.py", "memory.py")  # Of a state and its tensors: many lines, and no file.
 SIZE = 3000
 pieces.PIECE_BYTES = 8192  # So that a tensor has several.
@@ -227,7 +227,7 @@ class Points:
 
     def _trace(self, frame, event, argument):
         name = frame.f_code.co_filename
-        if not name.startswith(PACKAGE) or name.endswith(TREES + LOCKED):
+        if not name.startswith(PACKAGE) or name.endswith(TREES) or name in LOCKED:
             return None
         self.reached += 1
         if self.reached == self.number:
