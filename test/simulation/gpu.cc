@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <span>
+#include <utility>
 
 #include "checksum/crc32c.h"
 #include "checksum/hash64.h"
@@ -86,7 +88,7 @@ bool Gpu::has_refused(int error) const { return refused_.contains(error); }
 
 int Gpu::trouble(bool may_be_refused) {
   if (loss_ != 0) return loss_;
-  if (coming_loss_ > 0 && --coming_loss_ == 0) be_lost();
+  if (coming_loss_ > 0 && --coming_loss_ == 0) lose(kLosses[scheduler().random().below(std::size(kLosses))]);
   if (loss_ != 0) return loss_;
   const bool may_refuse = may_be_refused && refuses_one_in_ != 0 && ++asked_ > refuses_after_;
   if (!may_refuse || !scheduler().random().one_in(refuses_one_in_)) return CUDA_SUCCESS;
@@ -95,22 +97,26 @@ int Gpu::trouble(bool may_be_refused) {
   return kOutOfMemory;
 }
 
-// What was just being copied may have been copied in part.
-void Gpu::be_lost() {
-  Random& random = scheduler().random();
-  loss_ = kLosses[random.below(std::size(kLosses))];
+// What was just being copied may have been copied in part. All of that lands before anybody is told of the loss: while
+// pages of a file are read another thread may go on, and whoever knows of the loss waits for nothing any more.
+void Gpu::lose(int loss) {
+  if (std::exchange(is_still_, true)) return;
   count(Fault::broken);
-  for (GpuStream& stream : streams_) {
+  for (std::size_t i = 0; i < streams_.size(); ++i) {  // There may be more by then.
+    const GpuStream& stream = streams_[i];
     const GpuWork* const work = stream.is_busy && !stream.pending.empty() ? &stream.pending.front() : nullptr;
-    if (work != nullptr && work->kind == GpuWork::Kind::copy) copy(work->to, work->from, random.below(work->size + 1));
-    scheduler().wake(&stream);
+    if (work == nullptr || work->kind != GpuWork::Kind::copy) continue;
+    copy(work->to, work->from, scheduler().random().below(work->size + 1));
   }
+  loss_ = loss;
   calls_.clear();
+  for (GpuStream& stream : streams_) scheduler().wake(&stream);
   scheduler().wake(this);
 }
 
 void Gpu::shut_down() {
-  if (loss_ == 0) be_lost();
+  lose(CUDA_ERROR_DEINITIALIZED);
+  while (!is_lost()) scheduler().wait(Call::ring, this);  // Another thread has begun it.
   loss_ = CUDA_ERROR_DEINITIALIZED;
 }
 
@@ -228,7 +234,7 @@ Nanoseconds Gpu::time_of(const GpuWork& work) const {
 }
 
 void Gpu::start(GpuStream& stream) {
-  if (stream.is_busy || stream.pending.empty() || is_lost() || !is_ready(stream)) return;
+  if (stream.is_busy || stream.pending.empty() || is_still_ || !is_ready(stream)) return;
   stream.is_busy = true;
   const GpuWork& work = stream.pending.front();
   if (work.kind == GpuWork::Kind::wait) return look_at_word(stream);
@@ -238,7 +244,7 @@ void Gpu::start(GpuStream& stream) {
     return;
   }
   scheduler().at(scheduler().now() + time_of(work), [this, &stream] {
-    if (is_lost()) return;
+    if (is_still_) return;
     perform(stream.pending.front());
     end_first(stream);
   });
@@ -256,7 +262,7 @@ void Gpu::look_at_word(GpuStream& stream) {
   stream.pause = std::max(2 * kMicrosecond, stream.pause + stream.pause / 8);
   if (stream.pause > kHeldMax) scheduler().fail("a stream is held for ever");
   scheduler().at(scheduler().now() + stream.pause, [this, &stream] {
-    if (!is_lost()) look_at_word(stream);
+    if (!is_still_) look_at_word(stream);
   });
 }
 
@@ -296,7 +302,7 @@ void Gpu::run_calls() {
     calls_.pop_front();
     const GpuWork call = stream.pending.front();
     call.function(call.argument);
-    if (!is_lost()) end_first(stream);
+    if (!is_still_) end_first(stream);
     else stream.pending.pop_front();
   }
 }

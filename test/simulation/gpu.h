@@ -131,7 +131,7 @@ class Gpu {
   void sum(const GpuWork& work);
   void store(Address word, std::uint32_t value);
   void require_reached(Address address, std::size_t size) const;
-  void be_lost();
+  void lose(int loss);
 
   int owner_ = 0;  // The process.
   int descriptor_ = -1;
@@ -147,6 +147,7 @@ class Gpu {
   unsigned asked_ = 0;
   std::map<int, unsigned> refused_;
   int loss_ = 0, coming_loss_ = 0;
+  bool is_still_ = false;  // Nothing starts or ends any more: it is lost, or about to be.
 };
 
 Gpu& gpu();
