@@ -15,6 +15,7 @@
 
 #include "libc_heap.h"
 #include "simulation/scheduler.h"
+#include "simulation/steady_heap.h"
 
 namespace {
 
@@ -30,12 +31,17 @@ struct Allocation {
   std::size_t bytes_of_pages() const { return pages * kPage; }
 };
 
+penstock::simulation::SteadyHeap steady;
+bool is_steady = false;
 Allocation* allocations = nullptr;  // By the page that each begins in; null: the heap is not guarded.
 std::atomic<std::size_t> pages_given{0};
 decltype(&::syscall) really_call = nullptr;  // Found before: looking for it may allocate.
 
+// Before the run begins.
+bool is_of_libc() { return !is_steady && allocations == nullptr; }
+
 std::size_t number_of(const void* memory) { return (reinterpret_cast<std::uintptr_t>(memory) - kBegin) / kPage; }
-bool is_ours(const void* memory) {
+bool is_guarded(const void* memory) {
   return allocations != nullptr && reinterpret_cast<std::uintptr_t>(memory) >= kBegin && number_of(memory) < kPages;
 }
 bool allow(const Allocation& one, int access) {
@@ -45,7 +51,7 @@ bool allow(const Allocation& one, int access) {
 [[noreturn]] void blame(const char* what) { penstock::simulation::scheduler().fail(what); }
 
 // It ends where its last page does, so far as its alignment allows.
-void* allocate(std::size_t alignment, std::size_t size) {
+void* allocate_guarded(std::size_t alignment, std::size_t size) {
   if (size > kPages * kPage / 2) return errno = ENOMEM, nullptr;
   const std::size_t rounded = std::max((size + kUnit - 1) / kUnit, std::size_t{1}) * kUnit;
   const std::size_t pages = (rounded + kPage - 1) / kPage, skipped = alignment / kPage;
@@ -77,44 +83,57 @@ void free_guarded(void* memory) {
   known = {};
 }
 
-}  // namespace
+void* allocate(std::size_t alignment, std::size_t size) {
+  return is_steady ? steady.allocate(alignment, size) : allocate_guarded(alignment, size);
+}
 
-void penstock::simulation::guard_heap() {
+std::size_t size_of(void* memory) { return is_guarded(memory) ? allocation_of(memory).size : steady.size_of(memory); }
+
+void guard() {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   void* const table = ::mmap(nullptr, kPages * sizeof(Allocation), PROT_READ | PROT_WRITE, kFlags, -1, 0);
   void* const pages =
       ::mmap(reinterpret_cast<void*>(kBegin), kPages * kPage, PROT_NONE, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
-  if (table == MAP_FAILED || pages == MAP_FAILED) scheduler().fail("there is no room for the guarded heap");
+  if (table == MAP_FAILED || pages == MAP_FAILED) blame("there is no room for the guarded heap");
   really_call = REAL(syscall);
   allocations = static_cast<Allocation*>(table);
 }
 
+}  // namespace
+
+void penstock::simulation::begin_heap(bool is_guarded) {
+  if (is_guarded) return guard();
+  if (!steady.begin()) blame("there is no room for the heap");
+  is_steady = true;
+}
+
 extern "C" {
 
-void* malloc(std::size_t size) { return allocations == nullptr ? __libc_malloc(size) : allocate(kUnit, size); }
+void* malloc(std::size_t size) { return is_of_libc() ? __libc_malloc(size) : allocate(kUnit, size); }
 void* calloc(std::size_t count, std::size_t size) {
-  if (allocations == nullptr) return __libc_calloc(count, size);
+  if (is_of_libc()) return __libc_calloc(count, size);
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(count, size, &bytes)) return errno = ENOMEM, nullptr;
   void* const memory = allocate(kUnit, bytes);
   return memory == nullptr ? nullptr : std::memset(memory, 0, bytes);
 }
 void free(void* memory) {
-  if (is_ours(memory)) free_guarded(memory);
+  if (is_guarded(memory)) free_guarded(memory);
+  else if (steady.owns(memory)) steady.free(memory);
   else __libc_free(memory);
 }
 void* realloc(void* memory, std::size_t size) {
   if (memory == nullptr) return malloc(size);
-  if (!is_ours(memory)) return __libc_realloc(memory, size);
+  if (!is_guarded(memory) && !steady.owns(memory)) return __libc_realloc(memory, size);
   if (size == 0) return free(memory), nullptr;
   void* const moved = allocate(kUnit, size);
   if (moved == nullptr) return nullptr;
-  std::memcpy(moved, memory, std::min(size, allocation_of(memory).size));
+  std::memcpy(moved, memory, std::min(size, size_of(memory)));
   free(memory);
   return moved;
 }
 void* memalign(std::size_t alignment, std::size_t size) {
-  return allocations == nullptr ? __libc_memalign(alignment, size) : allocate(std::max(alignment, kUnit), size);
+  return is_of_libc() ? __libc_memalign(alignment, size) : allocate(std::max(alignment, kUnit), size);
 }
 void* aligned_alloc(std::size_t alignment, std::size_t size) { return memalign(alignment, size); }
 int posix_memalign(void** out, std::size_t alignment, std::size_t size) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The heap of a run in which each allocation has pages of its own, which nobody else gets and whose end is that of the
-// allocation: who reads or writes behind it or after it was freed ends by a signal, there and then, on every machine.
-// It costs some microseconds an allocation, so that few runs have it.
+// Where a run's memory comes from. Mostly of the heap whose addresses are the same on each machine (steady_heap.h), and
+// if it is guarded of one in which each allocation has pages of its own, which nobody else gets and whose end is that
+// of the allocation: who reads or writes behind it or after it was freed ends by a signal, there and then, on every
+// machine. That costs some microseconds an allocation, so that few runs have it.
 #pragma once
 
 namespace penstock::simulation {
 
 // What the program allocates from now on. Other memory is freed as it was allocated.
-void guard_heap();
+void begin_heap(bool is_guarded);
 
 }  // namespace penstock::simulation

@@ -7,7 +7,6 @@
 // --seed: the first one; without it, others each time. --seeds: how many; with --seed it is one unless this says
 // otherwise. --minutes: how long, in CPU time; one by default. --twice: each seed must give the same trace again.
 // --guard: each run has the heap that one seed in 128 has (heap.h). --trace: prints each point of each run.
-#include <malloc.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -73,20 +72,6 @@ void stay_on_one_processor() {
   (void)REAL(sched_setaffinity)(0, sizeof one, &one);
 }
 
-// A run allocates and frees the same memory over and over: none of it is given back to the system meanwhile, its
-// threads, of which one runs, share it, and it comes in large pages.
-void keep_memory() {
-  constexpr int kRoom = 24 << 20;
-  ::mallopt(M_ARENA_MAX, 1);
-  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  ::mallopt(M_TOP_PAD, kRoom);
-  void* const room = std::malloc(kRoom);
-  const auto page = (reinterpret_cast<std::uintptr_t>(room) + 4095) / 4096 * 4096;
-  (void)::madvise(reinterpret_cast<void*>(page), kRoom, MADV_HUGEPAGE);
-  std::free(room);
-}
-
 std::uint64_t run_a_store(Random& random) {
   if (random.one_in(16)) return run_ranks();
   return random.one_in(8) ? run_rank_with_power_loss() : run_chunks();
@@ -141,7 +126,7 @@ void simulate(std::uint64_t seed, const Options& options, Result& result) {
   limit_time(kPatienceSeconds);
   tell_of_signals();
   scheduler().begin(seed, options.is_traced);
-  if (options.is_guarded || seed % kGuardedOf == 0) guard_heap();
+  begin_heap(options.is_guarded || seed % kGuardedOf == 0);
   const Nanoseconds began = scheduler().now();
   ends().begin([&result, began] {
     result.tally = *ends().tally();
@@ -257,7 +242,6 @@ void keep_addresses(char** words) {
 
 int main(int count, char** words) {
   keep_addresses(words);
-  keep_memory();
   const Options options = options_of(count, words);
   ::unsetenv("PENSTOCK_REPORT");
   auto* const result =

@@ -8,10 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
@@ -19,6 +21,7 @@
 #include <vector>
 
 #include "simulation/heap.h"
+#include "simulation/steady_heap.h"
 
 namespace penstock::simulation {
 namespace {
@@ -249,7 +252,7 @@ constexpr std::size_t kSize = 100;       // Between its end and that of its page
 using Memory = volatile unsigned char*;  // The compiler is not to know what becomes of it.
 
 Memory allocated() {
-  guard_heap();
+  begin_heap(true);
   return static_cast<unsigned char*>(std::malloc(kSize));
 }
 void touch(Memory memory) { *memory = 1; }
@@ -300,25 +303,47 @@ TEST(GuardedHeapTest, WhoeverUsesWhatIsNotHisEndsThereAndThen) {
   for (const auto& [what, program, is_found] : cases) EXPECT_EQ(run(program, 1).status != 0, is_found) << what;
 }
 
-TEST(GuardedHeapTest, MemoryOfEveryKindCanBeUsed) {
+// ---- Both heaps -----------------------------------------------------------------------------------------------------
+
+template <bool kGuarded>
+void use_memory_of_every_kind() {
+  void* const before = std::malloc(kSize);
+  begin_heap(kGuarded);
+  std::free(before);
+  for (const std::size_t alignment : {16u, 64u, 4096u, 1u << 16}) {
+    auto* const memory = static_cast<unsigned char*>(std::aligned_alloc(alignment, 3 * alignment));
+    require(reinterpret_cast<std::uintptr_t>(memory) % alignment == 0);
+    memory[0] = 1, memory[3 * alignment - 1] = 2;
+    auto* const larger = static_cast<unsigned char*>(std::realloc(memory, 4 * alignment));
+    require(larger[0] == 1 && larger[3 * alignment - 1] == 2);
+    std::free(larger);
+  }
+  auto* const used = static_cast<unsigned char*>(std::malloc(kSize * kSize));
+  std::memset(used, 1, kSize * kSize);
+  std::free(used);
+  auto* const zeroed = static_cast<unsigned char*>(std::calloc(kSize, kSize));
+  require(std::count(zeroed, zeroed + kSize * kSize, 0) == kSize * kSize);
+  std::free(zeroed);
+  require(std::malloc(SIZE_MAX / 2) == nullptr);
+}
+
+TEST(HeapTest, MemoryOfEveryKindCanBeUsed) {
+  EXPECT_EQ(run(&use_memory_of_every_kind<true>, 1).status, 0);
+  EXPECT_EQ(run(&use_memory_of_every_kind<false>, 1).status, 0);
+}
+
+// What the C library had allocated before decides nothing, so that its version does not.
+TEST(HeapTest, TheFirstAllocationOfARunIsAlwaysAtTheSameAddress) {
+  static std::size_t before = 0;
   const auto program = [] {
-    void* const before = std::malloc(kSize);
-    guard_heap();
-    std::free(before);
-    for (const std::size_t alignment : {16u, 64u, 4096u, 1u << 16}) {
-      auto* const memory = static_cast<unsigned char*>(std::aligned_alloc(alignment, 3 * alignment));
-      require(reinterpret_cast<std::uintptr_t>(memory) % alignment == 0);
-      memory[0] = 1, memory[3 * alignment - 1] = 2;
-      auto* const larger = static_cast<unsigned char*>(std::realloc(memory, 4 * alignment));
-      require(larger[0] == 1 && larger[3 * alignment - 1] == 2);
-      std::free(larger);
-    }
-    auto* const zeroed = static_cast<unsigned char*>(std::calloc(kSize, kSize));
-    require(zeroed[0] == 0 && zeroed[kSize * kSize - 1] == 0);
-    std::free(zeroed);
-    require(std::malloc(SIZE_MAX / 2) == nullptr);
+    void* const left = std::malloc(before);
+    begin_heap(false);
+    void* const first = std::malloc(kSize);
+    require(first == SteadyHeap::begin_of_all() && left != nullptr);
+    std::free(first);
+    require(std::malloc(kSize) == first);
   };
-  EXPECT_EQ(run(program, 1).status, 0);
+  for (before = 1; before < 1000; before += 100) EXPECT_EQ(run(program, 1).status, 0);
 }
 
 }  // namespace
