@@ -55,6 +55,7 @@ Vendor& vendor() {
 const char* Vendor::library() { return PENSTOCK_FAKE_VENDOR; }
 
 void Vendor::plug_in() {
+  if (::access(library(), R_OK) != 0) scheduler().fail("the stand-in of NVIDIA's library is not where it was built");
   Random& random = scheduler().random();
   constexpr const char* kNatures[] = {"direct", "direct", "direct", "short", "compat", "wrong", "closed", "already"};
   constexpr unsigned kRates[] = {0, 0, 100, 12};
