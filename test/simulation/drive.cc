@@ -134,6 +134,7 @@ void Drive::start_anew() {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) std::filesystem::remove(entry.path());
   }
   for (const auto& [name, bytes] : *image_) write_file(name, bytes);
+  image_.reset();
 }
 
 Drive& drive() {

@@ -40,7 +40,7 @@ class Drive {
   // It is lost now, if it was to be and was not.
   void lose_power() { left_ = std::min<std::uint64_t>(left_, 1), count_change(); }
   bool has_lost_power() const { return image_.has_value(); }
-  // Everything becomes as it was left then, or as it is. No file may be open.
+  // Everything becomes as it was left then, or stays as it is; files have today's weather. No file may be open.
   void start_anew();
 
   // ---- For the calls

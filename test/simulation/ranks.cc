@@ -349,6 +349,7 @@ std::uint64_t PoweredRank::run() {
   lose_power();
   rank_.work();
   disk().weather = {};
+  drive().start_anew();
   if (known_.versions > 0) rank_.check(Role::writer);
   return known_.done;
 }
