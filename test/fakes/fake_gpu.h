@@ -18,6 +18,7 @@
 #include <mutex>
 
 #include "base/align.h"
+#include "base/page_size.h"
 #include "base/unique_fd.h"
 #include "device/device.h"
 #include "device/host/host_streams.h"
@@ -123,14 +124,18 @@ class FakeGpu : public DeviceSet, public Device, public DeviceMemory {
   Result<StreamHome*> stream_home(void*) override { return static_cast<StreamHome*>(&streams_); }
 
  private:
-  // At a multiple of a GPU's page of 64 KiB, as cudaMalloc gives large memory.
+  // At a multiple of a GPU's page of 64 KiB, as cudaMalloc gives large memory. The room is never free meanwhile, when
+  // another thread could have it.
   static void* map_aligned(std::size_t size, int fd) {
     constexpr std::size_t kPage = 64u << 10;
     void* const room = ::mmap(nullptr, size + kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (room == MAP_FAILED) return room;
-    ::munmap(room, size + kPage);
-    void* const aligned = reinterpret_cast<void*>(align_up(reinterpret_cast<std::uintptr_t>(room), kPage));
-    return ::mmap(aligned, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+    const auto begin = reinterpret_cast<std::uintptr_t>(room);
+    const std::size_t before = align_up(begin, kPage) - begin;
+    auto* const aligned = static_cast<std::byte*>(room) + before;
+    if (before > 0) ::munmap(room, before);
+    ::munmap(aligned + align_up(size, page_size()), kPage - before);
+    return ::mmap(aligned, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
   }
   struct Allocation {
     void* memory = nullptr;
