@@ -8,7 +8,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -35,7 +34,7 @@ bool SteadyHeap::begin() {
   void* const table = ::mmap(nullptr, kBytes / kChunk, PROT_READ | PROT_WRITE, kFlags, -1, 0);
   void* const memory = ::mmap(begin_of_all(), kBytes, PROT_READ | PROT_WRITE, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
   if (table == MAP_FAILED || memory == MAP_FAILED) return false;
-  (void)::madvise(memory, kBytes, MADV_HUGEPAGE);  // Pieces of each size begin on pages of their own.
+  (void)::madvise(memory, kBytes, MADV_HUGEPAGE);  // Each size has pages of its own: a run touches many.
   unused_ = static_cast<std::byte*>(memory);
   classes_ = static_cast<unsigned char*>(table);
   return true;
@@ -43,7 +42,7 @@ bool SteadyHeap::begin() {
 
 bool SteadyHeap::owns(const void* memory) const { return unused_ != nullptr && place_of(memory) < kBytes; }
 
-// A piece lies where its size divides the address, as far as a chunk is aligned.
+// The address of a piece is a multiple of its size.
 void* SteadyHeap::carve(unsigned of_class) {
   const std::size_t piece = std::size_t{1} << of_class, size = std::max(piece, kChunk);
   if (next_[of_class] == end_[of_class]) {

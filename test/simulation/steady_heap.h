@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The heap of most runs, whose addresses are the same on each machine. Those of the C library's heap depend on its
-// version; and where a wait of the C++ library queues depends on the address of what it waits for, so that a seed meant
-// another run where the library was another one. For the scheduler's threads, of which one runs at a time.
+// The heap of most runs, whose addresses are the same on each machine. The order in which waits of the C++ library are
+// woken depends on the addresses that they wait at, and those of the C library's heap depend on its version: by that
+// heap a seed is another run where the C library is another one. For the scheduler's threads, of which one runs at a
+// time.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ class SteadyHeap {
   struct Free {
     Free* next;
   };
-  static constexpr unsigned kClasses = 40;  // Each is of pieces of twice the size.
+  static constexpr unsigned kClasses = 40;  // By size: a piece of a class is twice as large as one of the class before.
 
   void* carve(unsigned of_class);
 
